@@ -100,26 +100,27 @@ class Client(
                 f"timeout: {timeout} is not a time to wait for a response.",
                 f"Give seconds above 0, such as {TIMEOUT:.0f}.",
             )
-        stack = context = None
+        selected = None
         if not (endpoint := endpoint or access.from_environment(access.ENDPOINT)):
-            context = access.named_context(None)
-            stack = None if context else access.local_stack()
-            context = context if context or stack else access.current_context()
-            selected = context or stack
+            selected = (
+                access.named_context(None) or access.local_stack() or access.current_context()
+            )
             endpoint = selected.endpoint if selected else None
         found = access.checked_endpoint(endpoint)
-        if (context or stack) and (key is not None or isinstance(auth, httpx2.Auth)):
+        if selected and (key is not None or isinstance(auth, httpx2.Auth)):
+            place = "context" if isinstance(selected, Context) else "folder"
             raise ClientError(
-                f"`key` or `auth` without an endpoint: the {'context' if context else 'folder'}"
-                f" selects {found}, which gets its own key only.",
+                f"`key` or `auth` without an endpoint: the {place} selects {found}, which gets its"
+                " own key only.",
                 'Give the endpoint of the key, too: Client("https://…", key).',
             )
         if not isinstance(auth, httpx2.Auth):
             wanted = access.named(auth or (None if key else access.from_environment(access.AUTH)))
-            if stack is not None:
-                auth = access.of_folder(wanted, stack.key_file, partial(_stack_signature, stack))
+            if isinstance(selected, access.LocalEndpoint):
+                sign = partial(_stack_signature, selected)
+                auth = access.of_folder(wanted, selected.key_file, sign)
             else:
-                of = context or Context(found)
+                of = selected or Context(found)
                 wanted = wanted or of.auth
                 names = profile or of.profile, region or of.region
                 auth = access.who_calls(
