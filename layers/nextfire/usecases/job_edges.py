@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from threading import Lock
@@ -109,10 +109,7 @@ class JobEdges:
             for job in self._existing(key, level, below):
                 for edge in job.definition.after:
                     if edge.job == key.job_id:
-                        path = [key.job_id, job.key.job_id]
-                        while path[-1] != key.job_id:
-                            path.append(below[path[-1]])
-                        raise self._cycle_of(key, path)
+                        raise self._cycle_through(job.key.job_id, key, below)
                     if edge.job not in below:
                         below[edge.job] = job.key.job_id
                         above.append(edge.job)
@@ -144,7 +141,13 @@ class JobEdges:
                 )
         return [*found.values()]
 
-    def _cycle_of(self, key: JobKey, path: Sequence[str]) -> InvalidInputError:
+    def _cycle_through(
+        self, child: str, key: JobKey, below: Mapping[str, str]
+    ) -> InvalidInputError:
+        """The error for *child*, of which *key* is a parent. *below*: a child of each ancestor."""
+        path = [key.job_id, child]
+        while path[-1] != key.job_id:
+            path.append(below[path[-1]])
         if self._may_access([JobKey(key.tenant, name) for name in path if name != key.job_id]):
             return _cycle(path)
         return InvalidInputError(

@@ -177,39 +177,52 @@ class ProgramFiles:
             self._packages.kept(call.tenant, inline, self._interpreter.version)
         )
         if not place.exists():
-            # Install in another sandbox: building packages runs their code, which could leave
-            # links where files of this sandbox are written next.
-            with self._sandboxes.one(call.tenant) as workshop:
-                workshop.open()
-                made = self._packages.install(
-                    workshop,
-                    inline,
-                    tenant=call.tenant,
-                    to=place,
-                    interpreter=self._interpreter.path,
-                    # Without the job's variables: they are for the script only.
-                    environment={
-                        **self._environment,
-                        "HOME": str(workshop.folder),
-                        "TMPDIR": str(workshop.temporary),
-                    },
-                    grace=self._grace,
-                    supervisor=supervisor,
-                )
-            if made.end.stopped is not Directive.CONTINUE:
-                return ScriptExit(None, "", "", stopped=made.end.stopped)
-            if made.problem is not None:
-                return _refusal(
-                    f"Cannot install the script's dependencies: {made.problem}",
-                    permanent=made.permanent,
-                )
-            ended = _unless_stopped(supervisor)
-            if ended is not None:
-                return ended
+            problem = self._fill(place, self._packages, inline, call.tenant, supervisor)
+            if problem is not None:
+                return problem
         library, *others = environment["PYTHONPATH"].split(os.pathsep)
         environment["PYTHONPATH"] = os.pathsep.join([library, str(place), *others])
         sandbox.readable.append(place)
         return None
+
+    def _fill(
+        self,
+        place: Path,
+        packages: Packages,
+        inline: InlineMetadata,
+        tenant: str,
+        supervisor: Supervisor,
+    ) -> ScriptExit | None:
+        """Install the dependencies of *inline* into *place*. Returns None, or the result if that
+        failed or was stopped.
+        """
+        # Install in another sandbox: building packages runs their code, which could leave links
+        # where files of the script's sandbox are written next.
+        with self._sandboxes.one(tenant) as workshop:
+            workshop.open()
+            made = packages.install(
+                workshop,
+                inline,
+                tenant=tenant,
+                to=place,
+                interpreter=self._interpreter.path,
+                # Without the job's variables: they are for the script only.
+                environment={
+                    **self._environment,
+                    "HOME": str(workshop.folder),
+                    "TMPDIR": str(workshop.temporary),
+                },
+                grace=self._grace,
+                supervisor=supervisor,
+            )
+        if made.end.stopped is not Directive.CONTINUE:
+            return ScriptExit(None, "", "", stopped=made.end.stopped)
+        if made.problem is not None:
+            return _refusal(
+                f"Cannot install the script's dependencies: {made.problem}",
+                permanent=made.permanent,
+            )
+        return _unless_stopped(supervisor)
 
 
 def not_started(cause: str, interpreter: Interpreter, sandboxes: Sandboxes) -> ScriptExit:

@@ -228,26 +228,7 @@ class Sandbox:
         *,
         may_fork: bool,
     ) -> Iterator[SupervisedProgram]:
-        user = self._user
-        seconds = int(timeout.total_seconds()) + 1
-        request = {
-            ProgramRequest.PROGRAM: list(program),
-            ProgramRequest.ENVIRONMENT: dict(environment),
-            ProgramRequest.FOLDER: str(self.folder),
-            ProgramRequest.USER: user and (user.number, user.warden, user.number, self._groups),
-            ProgramRequest.PROCESSES: limits.processes,
-            ProgramRequest.VIEW: self._view(
-                program[0], offline=not network.internet or network.namespace >= 0
-            ),
-            ProgramRequest.CHANNEL: _CHANNEL,
-            ProgramRequest.FILTER: self._filter(internet=network.internet),
-            ProgramRequest.LIMITS: [
-                (resource.RLIMIT_DATA, limits.memory_bytes),
-                (resource.RLIMIT_FSIZE, limits.file_bytes),
-                (resource.RLIMIT_CPU, seconds * (os.cpu_count() or 1) + _MORE_CPU),
-                (resource.RLIMIT_NOFILE, _FILES),
-            ],
-        }
+        request = self._request(program, environment, timeout, limits, network)
         with ExitStack() as stack, ExitStack() as until_started:
             readers = []
             writers = []
@@ -255,8 +236,8 @@ class Sandbox:
                 reader, writer = os.pipe()
                 stack.callback(os.close, reader)
                 until_started.callback(os.close, writer)
-                if user is not None:  # so that the script may open /dev/stdout
-                    os.fchown(writer, user.number, user.number)
+                if self._user is not None:  # so that the script may open /dev/stdout
+                    os.fchown(writer, self._user.number, self._user.number)
                 readers.append(reader)
                 writers.append(writer)
             if handed is not None:
@@ -285,6 +266,36 @@ class Sandbox:
             finally:
                 kept.end()
                 self.alone = was_alone and kept.left_nothing
+
+    def _request(
+        self,
+        program: Sequence[str],
+        environment: Mapping[str, str],
+        timeout: timedelta,
+        limits: ScriptLimits,
+        network: Network,
+    ) -> dict[str, Any]:
+        """What the launcher is asked to start, see `ProgramRequest`."""
+        user = self._user
+        seconds = int(timeout.total_seconds()) + 1
+        return {
+            ProgramRequest.PROGRAM: list(program),
+            ProgramRequest.ENVIRONMENT: dict(environment),
+            ProgramRequest.FOLDER: str(self.folder),
+            ProgramRequest.USER: user and (user.number, user.warden, user.number, self._groups),
+            ProgramRequest.PROCESSES: limits.processes,
+            ProgramRequest.VIEW: self._view(
+                program[0], offline=not network.internet or network.namespace >= 0
+            ),
+            ProgramRequest.CHANNEL: _CHANNEL,
+            ProgramRequest.FILTER: self._filter(internet=network.internet),
+            ProgramRequest.LIMITS: [
+                (resource.RLIMIT_DATA, limits.memory_bytes),
+                (resource.RLIMIT_FSIZE, limits.file_bytes),
+                (resource.RLIMIT_CPU, seconds * (os.cpu_count() or 1) + _MORE_CPU),
+                (resource.RLIMIT_NOFILE, _FILES),
+            ],
+        }
 
     def _give(self, path: Path) -> None:
         if self._user is not None:
