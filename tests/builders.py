@@ -90,14 +90,7 @@ def run_key(
 def a_message(
     run: RunKey | None = None, *, dispatch: int = 1, dispatched_at: datetime = NOON
 ) -> RunMessage:
-    key = run or run_key()
-    return RunMessage(
-        tenant=key.job.tenant,
-        job_id=key.job.job_id,
-        run_id=key.run_id,
-        dispatch=dispatch,
-        dispatched_at=dispatched_at,
-    )
+    return RunMessage.of(run or run_key(), dispatch, dispatched_at)
 
 
 def a_run(state: RunState = RunState.RUNNING, **fields: Any) -> Run:

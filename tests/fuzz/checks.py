@@ -147,13 +147,7 @@ def use(job: Job) -> None:
     if entry is not None:
         decision = decide_due(entry, job, entry.at)
         if isinstance(decision, Fire):
-            RunMessage(
-                tenant=job.key.tenant,
-                job_id=job.key.job_id,
-                run_id=run_id(job.uid, entry.occurs_at),
-                dispatch=1,
-                dispatched_at=entry.at,
-            )
+            RunMessage.of(job.run_key(entry.occurs_at), 1, entry.at)
         job.is_last(entry.occurs_at)
     for past in job.replaced:
         job.as_of(past).next_after(past.effective_from)

@@ -24,7 +24,6 @@ from functions.api.handler import handler as api_handler
 from functions.auditor import handler as auditor
 from functions.executor import handler as executor
 from functions.watcher import handler as watcher
-from nextfire.domain.ids import run_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from tests.integration import stack_resources
@@ -312,13 +311,7 @@ class Deployment(StackResources):
 
 def message_for(job: Job, at: datetime, dispatch: int = 1) -> RunMessage:
     """The message that dispatches the occurrence of *job* at *at*."""
-    return RunMessage(
-        tenant=job.key.tenant,
-        job_id=job.key.job_id,
-        run_id=run_id(job.uid, at),
-        dispatch=dispatch,
-        dispatched_at=at,
-    )
+    return RunMessage.of(job.run_key(at), dispatch, at)
 
 
 class Proxy:

@@ -193,13 +193,7 @@ def test_an_older_dispatch_of_a_run_that_waits_is_acknowledged(world: World) -> 
     world.tick_and_work("12:01")
     key = a.run_key(at("12:00"))
     dispatch = world.manage_runs.redrive(key, "fixed").dispatch
-    older = RunMessage(
-        tenant=a.key.tenant,
-        job_id=a.key.job_id,
-        run_id=key.run_id,
-        dispatch=dispatch - 1,
-        dispatched_at=world.now,
-    )
+    older = RunMessage.of(key, dispatch - 1, world.now)
     world.queue.send([("default", older)])
 
     handled = world.worker().work()

@@ -4,7 +4,8 @@ the job definition when it claims the run.
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import datetime
+from typing import Literal, Self
 
 from pydantic import AwareDatetime, Field, ValidationError
 
@@ -71,6 +72,27 @@ class RunMessage(Document):
     removed_pool: str | None = Field(default=None, max_length=MAX_RECORDED_REASON)
     max_concurrent: int | None = Field(default=None, ge=1, exclude=True)
     resumed_as: int | None = Field(default=None, exclude=True)
+
+    @classmethod
+    def of(
+        cls,
+        run: RunKey,
+        dispatch: int,
+        dispatched_at: datetime,
+        *,
+        exclusive: bool = False,
+        reason: str = ORDINARY,
+    ) -> Self:
+        """The message of this dispatch of *run*."""
+        return cls(
+            tenant=run.job.tenant,
+            job_id=run.job.job_id,
+            run_id=run.run_id,
+            dispatch=dispatch,
+            dispatched_at=dispatched_at,
+            exclusive=exclusive,
+            reason=reason,
+        )
 
     @property
     def group(self) -> str:

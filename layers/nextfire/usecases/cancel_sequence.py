@@ -68,14 +68,7 @@ class CancelSequence:
     def _prevent(self, key: RunKey, reason: str) -> Run:
         """Make a run CANCELLED that has no record. Returns the stored record, if it got one."""
         now = self._clock.now()
-        message = RunMessage(
-            tenant=key.job.tenant,
-            job_id=key.job.job_id,
-            run_id=key.run_id,
-            dispatch=1,
-            dispatched_at=now,
-        )
-        return self._runs.cancel(message, reason=reason, now=now)
+        return self._runs.cancel(RunMessage.of(key, 1, now), reason=reason, now=now)
 
     def _stop(self, run: Run, reason: str) -> None:
         self._runs.stop(run, reason=reason, now=self._clock.now())

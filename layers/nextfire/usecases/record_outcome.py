@@ -200,14 +200,8 @@ class RecordOutcome:
         event = execution_dead(run, self._clock.now())
         if again:
             self._events.put(event)
-        message = RunMessage(
-            tenant=run.key.job.tenant,
-            job_id=run.key.job.job_id,
-            run_id=run.key.run_id,
-            dispatch=run.dispatch,
-            dispatched_at=run.dispatched_at or run.key.scheduled_at,
-            exclusive=exclusive,
-        )
+        sent_at = run.dispatched_at or run.key.scheduled_at
+        message = RunMessage.of(run.key, run.dispatch, sent_at, exclusive=exclusive)
         self._dead_letters.put(
             message.encode(), run.reason or "", dedup=dedup_id(run.key, run.dispatch)
         )

@@ -88,12 +88,6 @@ class StartChild:
         quota = self.quotas.of(key.job.tenant)
         if quota.concurrent_runs is not None or quota.runs_per_minute is not None:
             return False
-        message = RunMessage(
-            tenant=key.job.tenant,
-            job_id=key.job.job_id,
-            run_id=key.run_id,
-            dispatch=dispatch,
-            dispatched_at=self.clock.now(),
-            reason=reason[:MAX_RECORDED_REASON],
-        )
+        short = reason[:MAX_RECORDED_REASON]
+        message = RunMessage.of(key, dispatch, self.clock.now(), reason=short)
         return bool(self.queue.send([(child.definition.target.pool, message)]))
