@@ -19,6 +19,7 @@ import httpx2
 
 from benchmarks.embedded import state_folder
 from benchmarks.invocations import BATCH, INVOCATIONS, lambda_seconds
+from benchmarks.messages import send
 from benchmarks.report import Result, tell
 from benchmarks.stack import Child, Stack, wait_until
 from benchmarks.stack import stack as running_stack
@@ -26,7 +27,6 @@ from nextfire import Client
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.client.bearer import Bearer
 from nextfire.domain.ids import JobKey, RunKey, run_id
-from nextfire.domain.message import RunMessage
 from nextfire_cli.local.embedded import EmbeddedStack
 
 POOL = "calls"
@@ -176,18 +176,7 @@ class _Runs:
             self._at = max(self._at + timedelta(milliseconds=1), now)
             key = JobKey(self._stack.tenant, "callback")
             keys.append(RunKey(key, run_id(self._job.uid, self._at)))
-        messages = [
-            RunMessage(
-                tenant=key.job.tenant,
-                job_id=key.job.job_id,
-                run_id=key.run_id,
-                dispatch=1,
-                dispatched_at=now,
-            )
-            for key in keys
-        ]
-        if len(self._queue.send([(POOL, message) for message in messages])) < count:
-            raise RuntimeError("the queue did not accept all messages")
+        send(self._queue, keys)
         return keys
 
     def await_all(self, keys: Sequence[RunKey], worker: Child) -> None:

@@ -248,7 +248,7 @@ def _worker_of(
 
     def work(roots: Mapping[str, str], runs: int) -> Tally:
         keys = [RunKey(JobKey(stack.tenant, n), run_id(uid, now)) for n, uid in roots.items()]
-        queue.send([(POOL, _message(key, now)) for key in keys])
+        queue.send([(POOL, RunMessage.of(key, 1, now)) for key in keys])
         meter.take()
         done, until = outcomes.succeeded + runs, time.monotonic() + _MOST.total_seconds()
         while outcomes.succeeded < done and time.monotonic() < until:
@@ -261,13 +261,3 @@ def _worker_of(
         return meter.take()
 
     return work
-
-
-def _message(key: RunKey, now: datetime) -> RunMessage:
-    return RunMessage(
-        tenant=key.job.tenant,
-        job_id=key.job.job_id,
-        run_id=key.run_id,
-        dispatch=1,
-        dispatched_at=now,
-    )

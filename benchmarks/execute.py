@@ -14,13 +14,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.figures import percentile
+from benchmarks.messages import send
 from benchmarks.report import Result, progress, tell
 from benchmarks.stack import POOL, Child, Stack, wait_until
 from benchmarks.stack import stack as running_stack
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut
-from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, RunState
 from tests.process_tree import children_of
 
@@ -168,18 +168,7 @@ class _Runs:
         """Send *count* runs of *handler*."""
         keys = [self._key(handler) for _ in range(count)]
         at = time.time()
-        messages = [
-            RunMessage(
-                tenant=key.job.tenant,
-                job_id=key.job.job_id,
-                run_id=key.run_id,
-                dispatch=1,
-                dispatched_at=datetime.now(UTC),
-            )
-            for key in keys
-        ]
-        if len(self._queue.send([(POOL, message) for message in messages])) < count:
-            raise RuntimeError("the queue did not accept all messages")
+        send(self._queue, keys)
         return [Sent(key, at) for key in keys]
 
     def _key(self, handler: str) -> RunKey:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks.messages import send
 from benchmarks.report import tell
 from benchmarks.stack import Registrar
 from nextfire.adapters.files.stack_folder import DATABASE
@@ -17,7 +18,6 @@ from nextfire.adapters.sqlite.control_store import SqliteControlStore
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.job_store import SqliteJobStore
-from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.settings import EmbeddedSettings, ExecutorSettings
 from nextfire.usecases.check_definition import Limits
@@ -123,18 +123,8 @@ class _Runs:
     def send(self, count: int) -> None:
         """Send *count* runs that are due now."""
         now = datetime.now(UTC).replace(microsecond=0)
-        messages = []
+        keys = []
         for _ in range(count):
             self._at = max(self._at + timedelta(milliseconds=1), now)
-            key = self._job.run_key(self._at)
-            messages.append(
-                RunMessage(
-                    tenant=key.job.tenant,
-                    job_id=key.job.job_id,
-                    run_id=key.run_id,
-                    dispatch=1,
-                    dispatched_at=now,
-                )
-            )
-        if len(self._queue.send([(POOL, message) for message in messages])) < count:
-            raise RuntimeError("the queue did not accept all messages")
+            keys.append(self._job.run_key(self._at))
+        send(self._queue, keys, pool=POOL)

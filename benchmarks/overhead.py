@@ -6,19 +6,19 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.figures import percentile
+from benchmarks.messages import send
 from benchmarks.report import Result, progress, tell
 from benchmarks.stack import POOL, Child, Stack, wait_until
 from benchmarks.stack import stack as running_stack
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.domain.ids import JobKey, RunKey, run_id
-from nextfire.domain.message import RunMessage
 
 RUNS = 200
 BUSY = 100
@@ -108,7 +108,7 @@ class Runs:
         """Execute one run of *handler*, which prints its start and end times."""
         (key,) = keys = [self._key(handler)]
         sent = time.time()
-        self._send(keys)
+        send(self._queue, keys)
         self._await(keys)
         run = self._store.get(key)
         if run is None or run.stdout is None or run.started_at is None:
@@ -122,7 +122,7 @@ class Runs:
         """Execute *count* runs of *handler*."""
         tell(f"executing {count} runs of {handler}")
         keys = [self._key(handler) for _ in range(count)]
-        self._send(keys)
+        send(self._queue, keys)
         self._await(keys)
 
     def _key(self, handler: str) -> RunKey:
@@ -133,38 +133,16 @@ class Runs:
         self._at += timedelta(milliseconds=1)
         return RunKey(JobKey(self._stack.tenant, handler), run_id(self._uids[handler], self._at))
 
-    def _send(self, keys: Sequence[RunKey]) -> None:
-        messages = [
-            RunMessage(
-                tenant=key.job.tenant,
-                job_id=key.job.job_id,
-                run_id=key.run_id,
-                dispatch=1,
-                dispatched_at=datetime.now(UTC),
-            )
-            for key in keys
-        ]
-        if len(self._queue.send([(POOL, message) for message in messages])) < len(keys):
-            raise RuntimeError("the queue did not accept all messages")
-
     def _await(self, keys: Sequence[RunKey]) -> None:
         def over() -> bool:
             recorded = self._outcomes()
             return all(key.run_id in recorded for key in keys)
 
-        often(over, most=_A_WHILE, what=f"{len(keys)} runs; see {self._worker.log}")
+        what = f"{len(keys)} runs; see {self._worker.log}"
+        wait_until(over, most=_A_WHILE, what=what, pause=0.005)
 
     def _outcomes(self) -> dict[str, float]:
         return dict(json.loads(line) for line in self._recorded.read_text().splitlines())
-
-
-def often(condition: Callable[[], bool], *, most: timedelta, what: str) -> None:
-    """Poll *condition* two hundred times a second."""
-    deadline = time.monotonic() + most.total_seconds()
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"timed out after {most} waiting for {what}")
-        time.sleep(0.005)
 
 
 def bare_start(interpreter: str) -> float:

@@ -270,8 +270,10 @@ def stack(*, watcher: bool, prompt: bool = False) -> Generator[Stack]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def wait_until(condition: Callable[[], bool], *, most: timedelta, what: str) -> None:
-    """Poll *condition* ten times a second.
+def wait_until(
+    condition: Callable[[], bool], *, most: timedelta, what: str, pause: float = 0.1
+) -> None:
+    """Poll *condition*, every *pause* seconds.
 
     Raises:
         TimeoutError: The condition did not become true within *most*.
@@ -280,4 +282,4 @@ def wait_until(condition: Callable[[], bool], *, most: timedelta, what: str) -> 
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"timed out after {most} waiting for {what}")
-        time.sleep(0.1)
+        time.sleep(pause)
