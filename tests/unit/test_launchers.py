@@ -24,6 +24,7 @@ from nextfire.adapters.scripts.launchers import (
 from nextfire.adapters.scripts.launching import FAMILY, LauncherClient
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit
+from tests.eventually import eventually
 from tests.supervisors import Watch
 
 
@@ -100,13 +101,6 @@ def has_exited(launcher: int) -> bool:
     return all(
         pid != launcher or fields[0] in b"ZX" for pid, _, fields in process_table.processes()
     )
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 20
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    return condition()
 
 
 def test_the_first_scripts_are_executed(fork: Fork) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.scripts import Directive, ScriptCall
 from tests.crons import LONG
+from tests.eventually import eventually
 
 SLOTS = 16
 SCRIPTS = 20_000 if LONG else 300
@@ -49,14 +49,6 @@ def resources(folder: Path) -> dict[str, int]:
         "launchers' children": sum(parent in launchers for parent in of.values()),
         "files": len(list(folder.iterdir())),
     }
-
-
-def settled(condition: Callable[[], bool]) -> bool:
-    """Whether *condition* becomes true: the last programs and a retired launcher may still end."""
-    until = time.monotonic() + 20
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    return condition()
 
 
 def memory() -> int:
@@ -105,6 +97,7 @@ def test_resources_do_not_grow_over_many_scripts(folder: Path) -> None:
         for _ in range(0, SCRIPTS, BATCH):  # a future of each script would count as memory
             assert set(slots.map(one, range(BATCH))) == {0}
 
-        settled(lambda: resources(folder) == before)
+        # The last programs and a retired launcher may still end.
+        eventually(lambda: resources(folder) == before)
         assert resources(folder) == before
         assert memory() - memory_before < 16 * 1024 * 1024

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -101,10 +100,3 @@ def processes(marker: str) -> list[int]:
             except OSError:
                 continue
     return found
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 20
-    while not (met := condition()) and time.monotonic() < until:
-        time.sleep(0.01)
-    return met

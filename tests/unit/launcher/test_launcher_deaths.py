@@ -16,7 +16,8 @@ from nextfire.adapters.scripts.launching import LauncherClient
 from nextfire.adapters.scripts.script_streams import Pump
 from nextfire.domain.ports.scripts import Directive
 from tests.crons import LONG
-from tests.unit.launcher.conftest import LAST, Start, Started, eventually, launcher_of, processes
+from tests.eventually import eventually
+from tests.unit.launcher.conftest import LAST, Start, Started, launcher_of, processes
 
 
 def test_a_killed_launcher_affects_no_run_and_is_replaced(

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from nextfire.adapters.scripts.launcher import Launch
 from nextfire.adapters.scripts.launching import LauncherClient
-from tests.unit.launcher.conftest import Start, eventually, launcher_of
+from tests.eventually import eventually
+from tests.unit.launcher.conftest import Start, launcher_of
 
 
 def descriptors_of(pid: int) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -127,12 +126,3 @@ def processes_in(folder: Path) -> list[int]:
             ):
                 found.append(pid)
     return found
-
-
-def eventually(condition: Callable[[], bool], within: float = 5) -> bool:
-    until = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True

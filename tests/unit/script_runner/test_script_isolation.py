@@ -12,12 +12,12 @@ import pytest
 
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit
+from tests.eventually import eventually
 from tests.supervisors import Watch
 from tests.unit.script_runner.conftest import (
     BASE_UID,
     WITHOUT_NAMESPACES,
     Runner,
-    eventually,
     only_root,
 )
 

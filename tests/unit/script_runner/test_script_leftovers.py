@@ -17,11 +17,11 @@ from nextfire.adapters.scripts import folders, process_table, removal
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.adapters.scripts.script_users import ScriptUsers
 from nextfire.domain.ports.scripts import Directive
+from tests.eventually import eventually
 from tests.unit.script_runner.conftest import (
     AS_ROOT,
     BASE_UID,
     Runner,
-    eventually,
     only_root,
     processes_in,
 )
