@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from functions.api import services as api
+from functions.authorizer import handler as authorizer
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import floor_minute, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
+from tests.builders import NOON
 from tests.fakes import Clock
 from tests.integration.deployment import Answer, Deployment, message_for
 
@@ -26,6 +28,15 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch, now: datetime | None = None) 
     clock = Clock(now or floor_minute(SystemClock().now()) + timedelta(seconds=30))
     monkeypatch.setattr(api, "clock", clock)
     api.own_services.cache_clear()
+    return clock
+
+
+def stopped_clocks(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Give the API and the authorizer a clock that stands at noon."""
+    clock = Clock(NOON)
+    monkeypatch.setattr(api, "clock", clock)
+    monkeypatch.setattr(authorizer, "clock", clock)
+    authorizer.services.cache_clear()
     return clock
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from functions.api import services as api
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState
 from nextfire.usecases.breaker import Breaker
@@ -26,12 +25,8 @@ from tests.integration.deployment import (
     labelled_key,
 )
 
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock(NOON)
-    monkeypatch.setattr(api, "clock", clock)
-    return clock
+NOW = NOON
+"""See the fixture `clock`."""
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from functions.api import services as api
 from functions.authorizer import handler as authorizer
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
-from tests.builders import NOON
 from tests.fakes import Clock
+from tests.integration.api_runs import stopped_clocks
 from tests.integration.deployment import Answer, Context, Deployment, http_event
 
 KEYS = {"tenant": "acme", "keyId": "00000000000000aa"}
@@ -30,11 +29,7 @@ NEW = {"name": "ci", "scopes": ["write"]}
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock(NOON)
-    monkeypatch.setattr(api, "clock", clock)
-    monkeypatch.setattr(authorizer, "clock", clock)
-    authorizer.services.cache_clear()
-    return clock
+    return stopped_clocks(monkeypatch)
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from tests.fakes import Clock
 from tests.integration.api_answers import CRON, assert_problem
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment, Proxy
 
+NOW = parse_instant("2026-05-24T10:00:30Z")
+"""See the fixture `clock`."""
 QUOTAS = {"jobs": 2, "payloadBytes": 20, "shortestIntervalSec": 3600}
 
 
@@ -133,13 +135,6 @@ def test_a_runs_payload_has_the_quota_of_a_jobs(limited: Deployment) -> None:
 
     assert_problem(answer, 422, field="payload")
     assert answer.document["quota"] == "payloadBytes"
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock(parse_instant("2026-05-24T10:00:30Z"))
-    monkeypatch.setattr(api, "clock", clock)
-    return clock
 
 
 def test_a_tenant_sees_its_quotas_and_their_use(

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from moto import mock_aws
 
-from functions.api import services as api
-from functions.authorizer import handler as authorizer
 from nextfire.adapters.aws.clients import s3 as s3_client
-from tests.builders import NOON
 from tests.fakes import Clock
+from tests.integration.api_runs import stopped_clocks
 from tests.integration.conftest import (  # noqa: F401 — fixtures are found by name
     aws,
     backend,
@@ -41,11 +39,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of the API and the authorizer. It stands at noon."""
-    clock = Clock(NOON)
-    monkeypatch.setattr(api, "clock", clock)
-    monkeypatch.setattr(authorizer, "clock", clock)
-    authorizer.services.cache_clear()
-    return clock
+    return stopped_clocks(monkeypatch)
 
 
 @pytest.fixture(params=hosts(), ids=lambda host: host.name)

@@ -25,17 +25,11 @@ from nextfire.usecases import execute_run
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.read_logs import ReadLogs
 from tests.builders import LEASE, at, run_key
+from tests.dispatched import dispatched
 from tests.unit.test_calls_executed import Calls
 from tests.world import BUCKET, World
 
 LARGE = b'"' + b"x" * 10_000 + b'"'
-
-
-def sent(world: World, **fields: object) -> Job:
-    """A job of the pool `default` whose run of 12:00 has just been sent."""
-    job = world.register(**fields)  # type: ignore[arg-type] # any field of a definition
-    world.tick_at("12:00")
-    return job
 
 
 def move(world: World, job: Job, pool: str = "batch") -> Job:
@@ -43,7 +37,7 @@ def move(world: World, job: Job, pool: str = "batch") -> Job:
 
 
 def test_its_run_is_passed_on_to_the_new_pool(world: World) -> None:
-    job = sent(world)
+    job = dispatched(world)
     move(world, job)
 
     handled = world.worker("a").work_one()
@@ -60,7 +54,7 @@ def test_its_run_is_passed_on_to_the_new_pool(world: World) -> None:
 
 
 def test_a_run_that_was_passed_on_too_late_to_be_of_use_is_skipped(world: World) -> None:
-    job = sent(world, misfire={"relevancyWindowSec": 60})
+    job = dispatched(world, misfire={"relevancyWindowSec": 60})
     move(world, job)
     world.worker("a").work_one()
     world.advance(minutes=45)
@@ -75,7 +69,7 @@ def test_a_run_that_was_passed_on_too_late_to_be_of_use_is_skipped(world: World)
 
 
 def test_a_retry_is_not_skipped_however_late_it_is(world: World) -> None:
-    job = sent(world, misfire={"relevancyWindowSec": 60}, retryPolicy={"maxAttempts": 2})
+    job = dispatched(world, misfire={"relevancyWindowSec": 60}, retryPolicy={"maxAttempts": 2})
     world.script(exit_code=1)
     world.worker("a").work_one()
     world.advance(minutes=45)
@@ -88,7 +82,7 @@ def test_a_retry_is_not_skipped_however_late_it_is(world: World) -> None:
 
 
 def test_passing_a_run_on_is_not_a_delay_of_the_watcher(world: World) -> None:
-    move(world, sent(world))
+    move(world, dispatched(world))
     world.advance(minutes=10)
 
     world.worker("a").work_one()
@@ -98,7 +92,7 @@ def test_passing_a_run_on_is_not_a_delay_of_the_watcher(world: World) -> None:
 
 
 def test_a_run_that_has_ended_is_settled_and_not_passed_on(world: World) -> None:
-    job = sent(world)
+    job = dispatched(world)
     worker = world.worker("a")
     first = worker.receive()
     assert first is not None
@@ -117,7 +111,7 @@ def test_executors_with_a_wrong_pool_do_not_pass_runs_around_forever(
 ) -> None:
     """The executors on the queue `default` are configured for the pool `batch`."""
     monkeypatch.setattr(execute_run, "_MAX_MOVES", 20)
-    sent(world)
+    dispatched(world)
 
     def handle() -> Handled:
         delivery = world.worker("a").receive()
@@ -165,7 +159,7 @@ def test_a_run_that_waited_for_long_before_its_job_moved_runs(
 
 
 def test_a_message_that_comes_twice_runs_it_once(world: World) -> None:
-    job = sent(world)
+    job = dispatched(world)
     move(world, job)
     first = world.worker("a").receive()
     assert first is not None
@@ -181,7 +175,7 @@ def test_a_message_that_comes_twice_runs_it_once(world: World) -> None:
 
 
 def test_the_message_stays_until_the_dispatch_is_stored(world: World) -> None:
-    move(world, sent(world))
+    move(world, dispatched(world))
     world.due.put = lambda entries, now: set()  # type: ignore[method-assign] # noqa: ARG005
 
     with pytest.raises(UnavailableError):
@@ -191,7 +185,7 @@ def test_the_message_stays_until_the_dispatch_is_stored(world: World) -> None:
 
 
 def test_its_retry_goes_to_the_new_pool(world: World) -> None:
-    job = sent(world, retryPolicy={"maxAttempts": 2})
+    job = dispatched(world, retryPolicy={"maxAttempts": 2})
     world.script(exit_code=1, saves=b"1")
     world.worker("a").work_one()
     move(world, job)
@@ -209,7 +203,7 @@ def test_its_retry_goes_to_the_new_pool(world: World) -> None:
 
 
 def test_a_large_checkpoint_that_the_old_pool_has_is_not_silently_lost(world: World) -> None:
-    job = sent(world, retryPolicy={"maxAttempts": 2})
+    job = dispatched(world, retryPolicy={"maxAttempts": 2})
     world.script(exit_code=1, saves=LARGE)
     world.worker("a").work_one()
     move(world, job)
@@ -240,7 +234,7 @@ def test_a_large_checkpoint_that_the_old_pool_has_is_not_silently_lost(world: Wo
 
 
 def test_logs_are_read_where_each_attempt_left_them(world: World) -> None:
-    job = sent(world, retryPolicy={"maxAttempts": 2})
+    job = dispatched(world, retryPolicy={"maxAttempts": 2})
     world.script(exit_code=1, stdout="first\n")
     world.worker("a").work_one()
     move(world, job)
@@ -260,7 +254,7 @@ def test_logs_are_read_where_each_attempt_left_them(world: World) -> None:
 
 
 def test_a_run_whose_worker_vanished_is_taken_over_in_the_new_pool(world: World) -> None:
-    job = sent(world)
+    job = dispatched(world)
     world.script(lasts=LEASE * 2, frozen=True)
     world.worker("a").work_one()
     move(world, job)
