@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nextfire.adapters.aws.errors import (
-    CONDITION_FAILED,
     TransactionConflictError,
+    conditional,
     error_code,
     failed,
     refused,
@@ -193,14 +193,9 @@ def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[
 
 
 def _put_alone(client: DynamoDBClient, put: Any, what: str) -> tuple[int, Item] | None:
-    try:
-        with translated(what):
-            client.put_item(**put)
-    except refused() as error:
-        if error_code(error) != CONDITION_FAILED:
-            raise
-        return 0, dict(error.response.get("Item", {}))
-    return None
+    with conditional(what) as write:
+        client.put_item(**put)
+    return None if write.made else (0, write.found)
 
 
 def chunks(things: list[T], size: int) -> list[list[T]]:

@@ -139,3 +139,25 @@ def translated(what: str) -> Iterator[None]:
         # The text may contain an endpoint or a path: log it, but do not return it to callers.
         _log.warning("%s: %s: %s", what, type(error).__name__, error)
         raise UnavailableError(f"{what}: {type(error).__name__}. Try again.") from error
+
+
+class ConditionalWrite:
+    """A write to DynamoDB that is made only if its condition holds."""
+
+    def __init__(self) -> None:
+        self.made = True
+        self.found: dict[str, Any] = {}
+        """The item that failed the condition, if it exists and the request asks for it."""
+
+
+@contextmanager
+def conditional(what: str) -> Iterator[ConditionalWrite]:
+    """As `translated`, for one conditional write: a condition that does not hold is no error."""
+    write = ConditionalWrite()
+    try:
+        with translated(what):
+            yield write
+    except refused() as error:
+        if error_code(error) != CONDITION_FAILED:
+            raise
+        write.made, write.found = False, dict(error.response.get("Item") or {})

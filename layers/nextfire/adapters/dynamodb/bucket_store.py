@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
+from nextfire.adapters.aws.errors import conditional
 from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.request_items import encode_key
 from nextfire.domain.errors import UnavailableError
@@ -65,20 +65,16 @@ class DynamoDbBucketStore:
             change = "SET spent = spent + :cost, expires_at = :expires"
             condition = "spent BETWEEN :now AND :most"
             values |= {":now": now, ":most": most - cost}
-        try:
-            with translated("take tokens"):
-                answer: Any = self._client.update_item(
-                    TableName=self._table,
-                    Key=encode_key(f"#{name}"),  # tenant names are never empty
-                    UpdateExpression=change,
-                    ConditionExpression=condition,
-                    ExpressionAttributeValues=to_item(values),
-                    ReturnValues="UPDATED_NEW",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            item: Any = error.response.get("Item") or {}
-            return None, int(item["spent"]["N"]) if "spent" in item else None
+        with conditional("take tokens") as write:
+            answer: Any = self._client.update_item(
+                TableName=self._table,
+                Key=encode_key(f"#{name}"),  # tenant names are never empty
+                UpdateExpression=change,
+                ConditionExpression=condition,
+                ExpressionAttributeValues=to_item(values),
+                ReturnValues="UPDATED_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        if not write.made:
+            return None, int(write.found["spent"]["N"]) if "spent" in write.found else None
         return int(answer["Attributes"]["spent"]["N"]), None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
+from nextfire.adapters.aws.errors import conditional, translated
 from nextfire.adapters.dynamodb.batch_reads import read_all
 from nextfire.adapters.dynamodb.control_items import (
     AUDIT,
@@ -75,16 +75,10 @@ class DynamoDbControlStore:
         else:
             request["ConditionExpression"] = "epoch = :epoch AND beat = :beat"
             request["ExpressionAttributeValues"] = to_item({":epoch": was.epoch, ":beat": was.beat})
-        try:
-            with translated("replace lease"):
-                self._client.put_item(**request)
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            stored: Item = error.response.get("Item", {})
-            # The SDK may have sent the request twice: then the first one succeeded.
-            return bool(stored) and decode_lease(stored) == to
-        return True
+        with conditional("replace lease") as write:
+            self._client.put_item(**request)
+        # The SDK may have sent the request twice: then the first one succeeded.
+        return write.made or (bool(write.found) and decode_lease(write.found) == to)
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
         """Set missing cursors of the shards below *shards* to *minute*.
@@ -160,35 +154,30 @@ class DynamoDbControlStore:
         """Add *granted* to the count if it fits. Returns None, or the item that fails the
         condition.
         """
-        try:
-            with translated("take runs"):
-                self._client.update_item(
-                    TableName=self._table,
-                    Key=key,
-                    UpdateExpression="SET taken = taken + :granted",
-                    ConditionExpression=(
-                        "attribute_type(#minute, :text) AND attribute_type(taken, :number)"
-                        " AND #minute BETWEEN :minute AND :ahead AND taken BETWEEN :none AND :room"
-                    ),
-                    ExpressionAttributeNames={"#minute": "minute"},
-                    ExpressionAttributeValues=to_item(
-                        {
-                            ":granted": granted,
-                            ":minute": isoformat(minute),
-                            ":ahead": isoformat(minute + CLOCK_AHEAD),
-                            ":none": 0,
-                            ":text": "S",
-                            ":number": "N",
-                            ":room": most - granted,
-                        }
-                    ),
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            return dict(error.response.get("Item", {}))
-        return None
+        with conditional("take runs") as write:
+            self._client.update_item(
+                TableName=self._table,
+                Key=key,
+                UpdateExpression="SET taken = taken + :granted",
+                ConditionExpression=(
+                    "attribute_type(#minute, :text) AND attribute_type(taken, :number)"
+                    " AND #minute BETWEEN :minute AND :ahead AND taken BETWEEN :none AND :room"
+                ),
+                ExpressionAttributeNames={"#minute": "minute"},
+                ExpressionAttributeValues=to_item(
+                    {
+                        ":granted": granted,
+                        ":minute": isoformat(minute),
+                        ":ahead": isoformat(minute + CLOCK_AHEAD),
+                        ":none": 0,
+                        ":text": "S",
+                        ":number": "N",
+                        ":room": most - granted,
+                    }
+                ),
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        return None if write.made else write.found
 
     def _start_minute(self, key: Item, stored: Item, minute: datetime, granted: int) -> bool:
         """Start the count of *minute* at *granted*, replacing the item *stored*. False if it has
@@ -200,14 +189,9 @@ class DynamoDbControlStore:
             else {"ConditionExpression": "attribute_not_exists(id)"}
         )
         item = key | encode_taken(TakenRuns(minute, granted))
-        try:
-            with translated("take runs"):
-                self._client.put_item(TableName=self._table, Item=item, **condition)
-        except refused() as error:
-            if error_code(error) == CONDITION_FAILED:
-                return False
-            raise
-        return True
+        with conditional("take runs") as write:
+            self._client.put_item(TableName=self._table, Item=item, **condition)
+        return write.made
 
     def audit(self, part: int | None = None) -> Audit | None:
         key = encode_id(audit_id(part))
@@ -226,15 +210,10 @@ class DynamoDbControlStore:
         else:
             raw = was.raw if isinstance(was, BrokenAudit) else encode_audit(was)
             request |= _unchanged(raw, AUDIT)
-        try:
-            with translated("replace audit"):
-                self._client.put_item(**request)
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            # The SDK may have sent the request twice: then the first one succeeded.
-            return bool(error.response.get("Item") == request["Item"])
-        return True
+        with conditional("replace audit") as write:
+            self._client.put_item(**request)
+        # The SDK may have sent the request twice: then the first one succeeded.
+        return write.made or write.found == request["Item"]
 
     def _read_cursors(self, shards: Collection[int]) -> dict[int, Item]:
         by_id = {_cursor_key(shard)["id"]["S"]: shard for shard in shards}
@@ -247,14 +226,9 @@ class DynamoDbControlStore:
         self, shard: int, minute: datetime, epoch: int, condition: Mapping[str, Any]
     ) -> bool:
         item = _cursor_key(shard) | encode_cursor(Cursor(minute, epoch))
-        try:
-            with translated("set cursor"):
-                self._client.put_item(TableName=self._table, Item=item, **condition)
-        except refused() as error:
-            if error_code(error) == CONDITION_FAILED:
-                return False
-            raise
-        return True
+        with conditional("set cursor") as write:
+            self._client.put_item(TableName=self._table, Item=item, **condition)
+        return write.made
 
 
 def _lease_key(group: int) -> Item:

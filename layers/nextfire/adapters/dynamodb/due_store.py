@@ -9,14 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks, concurrently, one_by_one
-from nextfire.adapters.aws.errors import (
-    CONDITION_FAILED,
-    error_code,
-    is_transient,
-    refused,
-    translated,
-    unanswered,
-)
+from nextfire.adapters.aws.errors import conditional, is_transient, refused, translated, unanswered
 from nextfire.adapters.dynamodb.batch_reads import read_all
 from nextfire.adapters.dynamodb.batch_retries import WRITE_LIMIT
 from nextfire.adapters.dynamodb.due_items import (
@@ -162,18 +155,14 @@ class DynamoDbDueStore:
         )
         values = {f":{name}": raw[name] for name in fields if name in raw}
         request: dict[str, Any] = {"ExpressionAttributeValues": values} if values else {}
-        try:
-            with translated("delete broken entry"):
-                self._client.delete_item(
-                    TableName=self._table,
-                    Key=encode_key(entry.slot),
-                    ConditionExpression=equal,
-                    ExpressionAttributeNames={f"#{name}": name for name in fields},
-                    **request,
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
+        with conditional("delete broken entry"):
+            self._client.delete_item(
+                TableName=self._table,
+                Key=encode_key(entry.slot),
+                ConditionExpression=equal,
+                ExpressionAttributeNames={f"#{name}": name for name in fields},
+                **request,
+            )
 
     def _write(self, requests: Mapping[Slot, Any], single: Any) -> list[Slot]:
         """Write *requests* in concurrent batches. Returns the slots that were written."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
+from nextfire.adapters.aws.errors import conditional, translated
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.endpoint_items import (
     decode_endpoint,
@@ -58,14 +58,9 @@ class DynamoDbEndpointStore:
                 "ConditionExpression": "version = :version",
                 "ExpressionAttributeValues": {":version": {"N": str(version)}},
             }
-        try:
-            with translated(what):
-                self._client.put_item(TableName=self._table, Item=item, **condition)
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            return False
-        return True
+        with conditional(what) as write:
+            self._client.put_item(TableName=self._table, Item=item, **condition)
+        return write.made
 
     def list(self, tenant: str, pool: str, *, cursor: str | None, limit: int) -> Page[Endpoint]:
         request: dict[str, Any] = {

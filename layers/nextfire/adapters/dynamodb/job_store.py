@@ -9,13 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import transact, transact_all
-from nextfire.adapters.aws.errors import (
-    CONDITION_FAILED,
-    TransactionConflictError,
-    error_code,
-    refused,
-    translated,
-)
+from nextfire.adapters.aws.errors import TransactionConflictError, conditional, translated
 from nextfire.adapters.dynamodb.batch_reads import read_batches, throttled
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.due_items import entry_item
@@ -183,14 +177,9 @@ class DynamoDbJobStore:
         return self._all.skip(after, number)
 
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
-        try:
-            with translated("pause job"):
-                self._client.update_item(**pause_update(self._table, job, reason, now))
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            return False
-        return True
+        with conditional("pause job") as write:
+            self._client.update_item(**pause_update(self._table, job, reason, now))
+        return write.made
 
     def complete(self, job: Job, now: datetime) -> bool:
         counted = job.counted
@@ -234,24 +223,14 @@ class DynamoDbJobStore:
         count = self._count(job.key.tenant, -int(counted), None)
         if count is not None:
             return self._transact([{"Update": update}, count], "complete job")
-        try:
-            with translated("complete job"):
-                self._client.update_item(**update)
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            return dict(error.response.get("Item", {}))
-        return None
+        with conditional("complete job") as write:
+            self._client.update_item(**update)
+        return None if write.made else write.found
 
     def remove(self, job: Job) -> bool:
-        try:
-            with translated("remove job"):
-                self._client.delete_item(**removal(self._table, job))
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            return False
-        return True
+        with conditional("remove job") as write:
+            self._client.delete_item(**removal(self._table, job))
+        return write.made
 
     def counted(self, tenant: str) -> int:
         with translated("read count"):

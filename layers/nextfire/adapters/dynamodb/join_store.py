@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
+from nextfire.adapters.aws.errors import conditional, translated
 from nextfire.adapters.dynamodb.fields import INTEGER, TEXT
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.run_items import MARKS, expiry, partition
@@ -48,26 +48,21 @@ class DynamoDbJoinStore:
         return found
 
     def begin_sequence(self, first: RunKey, most: int, now: datetime) -> bool:
-        try:
-            with translated("begin sequence"):
-                self._client.update_item(
-                    TableName=self._table,
-                    Key=_sequences(first.job),
-                    UpdateExpression="SET expires_at = :expires_at ADD marks :marks",
-                    ConditionExpression="attribute_not_exists(marks) OR size(marks) < :most "
-                    "OR contains(marks, :mark)",
-                    ExpressionAttributeValues={
-                        ":marks": MARKS.codec.attribute([first.run_id]),
-                        ":mark": TEXT.attribute(first.run_id),
-                        ":most": INTEGER.attribute(most),
-                        ":expires_at": INTEGER.attribute(expiry(now)),
-                    },
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            return False
-        return True
+        with conditional("begin sequence") as write:
+            self._client.update_item(
+                TableName=self._table,
+                Key=_sequences(first.job),
+                UpdateExpression="SET expires_at = :expires_at ADD marks :marks",
+                ConditionExpression="attribute_not_exists(marks) OR size(marks) < :most "
+                "OR contains(marks, :mark)",
+                ExpressionAttributeValues={
+                    ":marks": MARKS.codec.attribute([first.run_id]),
+                    ":mark": TEXT.attribute(first.run_id),
+                    ":most": INTEGER.attribute(most),
+                    ":expires_at": INTEGER.attribute(expiry(now)),
+                },
+            )
+        return write.made
 
     def begun_sequences(self, job: JobKey) -> Collection[str]:
         with translated("read sequences"):

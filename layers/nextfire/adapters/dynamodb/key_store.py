@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
+from nextfire.adapters.aws.errors import conditional, translated
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.key_items import (
@@ -34,20 +34,15 @@ class DynamoDbKeyStore:
 
     def create(self, key: ApiKey) -> bool:
         item = encode_api_key(key)
-        try:
-            with translated("create key"):
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=item,
-                    ConditionExpression="attribute_not_exists(key_id)",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            # The SDK may have sent the request twice: then the first one succeeded.
-            return bool(error.response.get("Item") == item)
-        return True
+        with conditional("create key") as write:
+            self._client.put_item(
+                TableName=self._table,
+                Item=item,
+                ConditionExpression="attribute_not_exists(key_id)",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        # The SDK may have sent the request twice: then the first one succeeded.
+        return write.made or write.found == item
 
     def get(self, tenant: str, key_id: str) -> ApiKey | None:
         with translated("get key"):
@@ -95,38 +90,29 @@ class DynamoDbKeyStore:
         return found if found is not None else self.get(tenant, key_id)
 
     def note_use(self, tenant: str, key_id: str, day: date) -> None:
-        try:
-            with translated("record use of key"):
-                self._client.update_item(
-                    TableName=self._table,
-                    Key=encode_key(tenant, key_id),
-                    UpdateExpression="SET last_used_on = :day",
-                    ConditionExpression=(
-                        "attribute_exists(key_id)"
-                        " AND (attribute_not_exists(last_used_on) OR last_used_on < :day)"
-                    ),
-                    ExpressionAttributeValues={":day": {"S": day.isoformat()}},
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
+        with conditional("record use of key"):
+            self._client.update_item(
+                TableName=self._table,
+                Key=encode_key(tenant, key_id),
+                UpdateExpression="SET last_used_on = :day",
+                ConditionExpression=(
+                    "attribute_exists(key_id)"
+                    " AND (attribute_not_exists(last_used_on) OR last_used_on < :day)"
+                ),
+                ExpressionAttributeValues={":day": {"S": day.isoformat()}},
+            )
 
     def _update(
         self, key: Item, expression: str, condition: str, values: Mapping[str, object]
     ) -> ApiKey | None:
         """Update the key. Returns the new key; None if *condition* fails."""
-        try:
-            with translated("change key"):
-                answer = self._client.update_item(
-                    TableName=self._table,
-                    Key=key,
-                    UpdateExpression=expression,
-                    ConditionExpression=condition,
-                    ExpressionAttributeValues=to_item(values),
-                    ReturnValues="ALL_NEW",
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            return None
-        return decode_api_key(answer["Attributes"])
+        with conditional("change key") as write:
+            answer = self._client.update_item(
+                TableName=self._table,
+                Key=key,
+                UpdateExpression=expression,
+                ConditionExpression=condition,
+                ExpressionAttributeValues=to_item(values),
+                ReturnValues="ALL_NEW",
+            )
+        return decode_api_key(answer["Attributes"]) if write.made else None

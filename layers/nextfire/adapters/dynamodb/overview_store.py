@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks
-from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
+from nextfire.adapters.aws.errors import conditional, translated
 from nextfire.adapters.dynamodb.batch_reads import throttled
 from nextfire.adapters.dynamodb.batch_retries import WRITE_LIMIT, retried
 from nextfire.adapters.dynamodb.items import Item, to_item
@@ -131,20 +131,15 @@ class DynamoDbSegmentStore:
 
     def _put_head(self, tenant: str, was: Head | BrokenHead | None, to: Head) -> bool:
         item = encode_head(tenant, to, self._kept)
-        try:
-            with translated("replace the head of the overview"):
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=item,
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                    **_is_stored(was),
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            # The SDK may have sent the request twice: then the first one succeeded.
-            return bool(error.response.get("Item") == item)
-        return True
+        with conditional("replace the head of the overview") as write:
+            self._client.put_item(
+                TableName=self._table,
+                Item=item,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                **_is_stored(was),
+            )
+        # The SDK may have sent the request twice: then the first one succeeded.
+        return write.made or write.found == item
 
     def _forget(self, tenant: str, head: Head) -> None:
         """Delete the snapshot of *head*, which is not the stored head."""

@@ -6,13 +6,7 @@ import secrets
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from nextfire.adapters.aws.errors import (
-    CONDITION_FAILED,
-    HasResponse,
-    error_code,
-    refused,
-    translated,
-)
+from nextfire.adapters.aws.errors import conditional, translated
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.request_items import (
     decode_request,
@@ -41,60 +35,43 @@ class DynamoDbRequestStore:
         self._table = table
 
     def begin(self, tenant: str, key: str, fingerprint: str, now: datetime) -> KeptRequest | None:
-        try:
-            with translated("begin request"):
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=_id(tenant, key) | encode_request(KeptRequest(fingerprint, now, None)),
-                    # Expired items may remain for some days.
-                    ConditionExpression="attribute_not_exists(#request) OR expires_at <= :now",
-                    ExpressionAttributeNames={"#request": "request"},
-                    ExpressionAttributeValues=to_item({":now": seconds(now)}),
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            return decode_request(error.response["Item"])  # requested by ALL_OLD
-        return None
+        with conditional("begin request") as write:
+            self._client.put_item(
+                TableName=self._table,
+                Item=_id(tenant, key) | encode_request(KeptRequest(fingerprint, now, None)),
+                # Expired items may remain for some days.
+                ConditionExpression="attribute_not_exists(#request) OR expires_at <= :now",
+                ExpressionAttributeNames={"#request": "request"},
+                ExpressionAttributeValues=to_item({":now": seconds(now)}),
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        return None if write.made else decode_request(write.found)
 
     def finish(self, tenant: str, key: str, began_at: datetime, answer: str) -> str:
-        try:
-            with translated("finish request"):
-                self._client.update_item(
-                    TableName=self._table,
-                    Key=_id(tenant, key),
-                    UpdateExpression="SET answer = :answer",
-                    ConditionExpression="#at = :at AND attribute_not_exists(answer)",
-                    ExpressionAttributeNames={"#at": "at"},
-                    ExpressionAttributeValues=to_item(
-                        {":answer": answer, ":at": isoformat(began_at)}
-                    ),
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            return _answer_in(error, began_at) or answer
-        return answer
+        with conditional("finish request") as write:
+            self._client.update_item(
+                TableName=self._table,
+                Key=_id(tenant, key),
+                UpdateExpression="SET answer = :answer",
+                ConditionExpression="#at = :at AND attribute_not_exists(answer)",
+                ExpressionAttributeNames={"#at": "at"},
+                ExpressionAttributeValues=to_item({":answer": answer, ":at": isoformat(began_at)}),
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        return answer if write.made else _answer_in(write.found, began_at) or answer
 
     def refuse(self, tenant: str, key: str, began_at: datetime) -> str | None:
-        try:
-            with translated("refuse request"):
-                self._client.update_item(
-                    TableName=self._table,
-                    Key=_id(tenant, key),
-                    UpdateExpression="SET refused = :yes",
-                    ConditionExpression="#at = :at AND attribute_not_exists(answer)",
-                    ExpressionAttributeNames={"#at": "at"},
-                    ExpressionAttributeValues=to_item({":yes": True, ":at": isoformat(began_at)}),
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            return _answer_in(error, began_at)
-        return None
+        with conditional("refuse request") as write:
+            self._client.update_item(
+                TableName=self._table,
+                Key=_id(tenant, key),
+                UpdateExpression="SET refused = :yes",
+                ConditionExpression="#at = :at AND attribute_not_exists(answer)",
+                ExpressionAttributeNames={"#at": "at"},
+                ExpressionAttributeValues=to_item({":yes": True, ":at": isoformat(began_at)}),
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        return _answer_in(write.found, began_at)
 
     def note(self, request_id: str, changed_by: str, now: datetime) -> None:
         """Send *changed_by* to the audit chain, for a request that writes no other item."""
@@ -107,9 +84,8 @@ class DynamoDbRequestStore:
             self._client.put_item(TableName=self._table, Item=to_item(item))
 
 
-def _answer_in(error: HasResponse, began_at: datetime) -> str | None:
-    """The answer to the request that began at *began_at*, in the item that failed a condition."""
-    item = error.response.get("Item")
+def _answer_in(item: Item, began_at: datetime) -> str | None:
+    """The answer to the request that began at *began_at*, in the *item* that failed a condition."""
     kept = decode_request(item) if item else None
     return kept.answer if kept is not None and kept.at == began_at else None
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
+from nextfire.adapters.aws.errors import conditional
 from nextfire.adapters.dynamodb.fields import Field, names
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.run_items import decode_run, encode_key
@@ -54,32 +54,28 @@ class RunUpdates:
         Raises:
             UnavailableError: The record is gone.
         """
-        try:
-            with translated(what):
-                answer = self._client.update_item(
-                    TableName=self._table,
-                    Key=encode_key(key),
-                    UpdateExpression=update,
-                    ConditionExpression=condition,
-                    ExpressionAttributeNames={
-                        name: name[1:] for name in re.findall(r"#\w+", f"{update} {condition}")
-                    },
-                    ExpressionAttributeValues=to_item(values) | _values(fields or {}),
-                    ReturnValues="ALL_NEW",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except refused() as error:
-            if error_code(error) != CONDITION_FAILED:
-                raise
-            item: Item = error.response.get("Item", {})
-            if not item:
-                # The record expired (TTL).
-                if absent_ok:
-                    return Claim(Run(key, RunState.CANCELLED), taken=False)
-                raise UnavailableError(f"{what}: the record is gone. Try again.") from error
-            run = decode_run(item)
+        with conditional(what) as write:
+            answer = self._client.update_item(
+                TableName=self._table,
+                Key=encode_key(key),
+                UpdateExpression=update,
+                ConditionExpression=condition,
+                ExpressionAttributeNames={
+                    name: name[1:] for name in re.findall(r"#\w+", f"{update} {condition}")
+                },
+                ExpressionAttributeValues=to_item(values) | _values(fields or {}),
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        if write.made:
+            return Claim(decode_run(answer["Attributes"]), taken=True)
+        if write.found:
+            run = decode_run(write.found)
             return Claim(run, taken=ours(run))
-        return Claim(decode_run(answer["Attributes"]), taken=True)
+        # The record expired (TTL).
+        if absent_ok:
+            return Claim(Run(key, RunState.CANCELLED), taken=False)
+        raise UnavailableError(f"{what}: the record is gone. Try again.")
 
 
 def set_all(fields: Item) -> str:
