@@ -13,7 +13,7 @@ from time_machine import Traveller
 
 from nextfire.adapters.dynamodb.control_items import decode_lease
 from nextfire.adapters.dynamodb.items import Item
-from nextfire.adapters.dynamodb.run_reads import decode_all
+from nextfire.adapters.dynamodb.run_items import decode_run
 from nextfire.domain.due import StoredEntry
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, dedup_id
@@ -150,9 +150,7 @@ class StackRecords:
     def _all_runs(self) -> dict[RunKey, Run]:
         raw = [i for i in self.cloud.raw(self.system.runs_table) if "state" in i]  # not of joins
         if raw != self._read[0]:  # it is asked for often
-            runs, unreadable = decode_all(raw, str)
-            assert not unreadable
-            self._read = raw, {run.key: run for run in runs}
+            self._read = raw, {run.key: run for run in map(decode_run, raw)}
         return self._read[1]
 
     def snapshot(self) -> Snapshot:

@@ -16,7 +16,7 @@ from typing import Any
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.dynamodb.due_items import QUARANTINE_BUCKET, decode_entry
 from nextfire.adapters.dynamodb.job_items import decode_job
-from nextfire.adapters.dynamodb.run_reads import decode_all
+from nextfire.adapters.dynamodb.run_items import decode_run
 from nextfire.domain.due import StoredEntry
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
@@ -186,8 +186,7 @@ class ChangingStack(Stack):
         entries = [decode_entry(each) for each in due]
         stored = [each.entry for each in entries if isinstance(each, StoredEntry)]
         assert len(stored) == len(entries), entries
-        runs, unreadable = decode_all([each for each in self._scan("runs") if "state" in each], str)
-        assert not unreadable
+        runs = [decode_run(each) for each in self._scan("runs") if "state" in each]
         jobs = [decode_job(each) for each in self._scan("jobs")]
         return Snapshot(
             now,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import conditional, translated
-from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.endpoint_items import (
     decode_endpoint,
     encode_endpoint,
@@ -14,10 +14,10 @@ from nextfire.adapters.dynamodb.endpoint_items import (
 )
 from nextfire.adapters.dynamodb.flow_items import decode_flow, encode_flow, encode_flow_key
 from nextfire.adapters.dynamodb.items import Item
+from nextfire.adapters.dynamodb.pages import answered
 from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.endpoints import DESTINATION, Endpoint, EndpointKey
-from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.ports.pages import Page
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -76,12 +76,4 @@ class DynamoDbEndpointStore:
             request["ExclusiveStartKey"] = encode_key(last)
         with translated("list endpoints"):
             answer = self._client.query(**request)
-        endpoints, unreadable = [], []
-        for item in answer["Items"]:
-            try:
-                endpoints.append(decode_endpoint(item))
-            except UndecodableError as error:
-                unreadable.append(Unreadable(item["destination"]["S"], str(error)))
-        position = answer.get("LastEvaluatedKey")
-        after = encode_cursor(position["destination"]["S"]) if position else None
-        return Page(endpoints, after, unreadable)
+        return answered(answer, decode_endpoint, "destination")

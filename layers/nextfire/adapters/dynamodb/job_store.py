@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nextfire.adapters.aws.clients import transact, transact_all
 from nextfire.adapters.aws.errors import TransactionConflictError, conditional, translated
 from nextfire.adapters.dynamodb.batch_reads import read_batches, throttled
-from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.job_items import (
@@ -25,6 +25,7 @@ from nextfire.adapters.dynamodb.job_items import (
 from nextfire.adapters.dynamodb.job_pause import pause_update
 from nextfire.adapters.dynamodb.job_removal import removal
 from nextfire.adapters.dynamodb.job_scan import COUNT, JobScan
+from nextfire.adapters.dynamodb.pages import answered
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UndecodableError
@@ -32,7 +33,7 @@ from nextfire.domain.ids import JOB_ID, JobKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.ports.pages import Page, Scan, Unreadable
+from nextfire.domain.ports.pages import Page, Scan
 from nextfire.domain.quotas import too_many_jobs
 
 if TYPE_CHECKING:
@@ -140,15 +141,7 @@ class DynamoDbJobStore:
             request["ExclusiveStartKey"] = encode_key(JobKey(tenant, decode_cursor(cursor, JOB_ID)))
         with translated("list jobs"):
             answer = self._client.query(**request)
-        last = answer.get("LastEvaluatedKey")
-        jobs: list[Job] = []
-        unreadable: list[Unreadable] = []
-        for item in answer["Items"]:
-            try:
-                jobs.append(decode_job(item))
-            except UndecodableError as error:
-                unreadable.append(Unreadable(item["job_id"]["S"], str(error)))
-        return Page(jobs, encode_cursor(last["job_id"]["S"]) if last else None, unreadable)
+        return answered(answer, decode_job, "job_id")
 
     def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
         request: dict[str, Any] = {

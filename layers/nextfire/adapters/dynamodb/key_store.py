@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import conditional, translated
-from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.key_items import (
     decode_api_key,
@@ -15,11 +15,11 @@ from nextfire.adapters.dynamodb.key_items import (
     encode_key,
     sortable,
 )
-from nextfire.domain.errors import UndecodableError
+from nextfire.adapters.dynamodb.pages import answered
 from nextfire.domain.instants import isoformat
 from nextfire.domain.key_text import KEY_ID
 from nextfire.domain.keys import ApiKey
-from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.ports.pages import Page
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -63,14 +63,7 @@ class DynamoDbKeyStore:
             request["ExclusiveStartKey"] = encode_key(tenant, decode_cursor(cursor, KEY_ID))
         with translated("list keys"):
             answer = self._client.query(**request)
-        keys, unreadable = [], []
-        for item in answer["Items"]:
-            try:
-                keys.append(decode_api_key(item))
-            except UndecodableError as error:
-                unreadable.append(Unreadable(item["key_id"]["S"], str(error)))
-        last = answer.get("LastEvaluatedKey")
-        return Page(keys, encode_cursor(last["key_id"]["S"]) if last else None, unreadable)
+        return answered(answer, decode_api_key, "key_id")
 
     def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey | None:
         return self._update(

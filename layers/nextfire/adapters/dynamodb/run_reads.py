@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from nextfire.adapters.aws.errors import translated
 from nextfire.adapters.dynamodb.batch_reads import read_all
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.items import Item, to_item
+from nextfire.adapters.dynamodb.pages import answered, decode_all
 from nextfire.adapters.dynamodb.run_items import (
     ATTENTION_AT,
     DEAD_INDEX,
@@ -22,7 +23,7 @@ from nextfire.adapters.dynamodb.run_items import (
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import RUN_ID, JobKey, RunKey, first_run_id
 from nextfire.domain.instants import to_ms
-from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.ports.pages import Page
 from nextfire.domain.run import Run, RunState
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class RunReads:
         # A run whose entry is not up to date may live again, or have died again later.
         current = {_attention_at(item): item for item in items if "attention_at" in item}
         dead = [current[at] for at in map(_attention_at, listed) if at in current]
-        runs, unreadable = decode_all(dead, execution_id)
+        runs, unreadable = decode_all(dead, decode_run, execution_id)
         more = encode_cursor(_attention_at(listed[-1])) if len(found) > limit else None
         return Page(runs, more, unreadable)
 
@@ -142,7 +143,7 @@ class RunReads:
         wanted = [encode_key(key) for key in keys]
         request = {"ConsistentRead": consistent}
         items = read_all(self._client, self._table, wanted, request, "find runs")
-        runs, unreadable = decode_all(items, execution_id)
+        runs, unreadable = decode_all(items, decode_run, execution_id)
         return Page(runs, None, unreadable)
 
     def list(
@@ -175,9 +176,7 @@ class RunReads:
                 request["ExclusiveStartKey"] = encode_key(RunKey(job, last_id))
         with translated("list runs"):
             answer = self._client.query(**request)
-        last = answer.get("LastEvaluatedKey")
-        runs, unreadable = decode_all(answer["Items"], lambda item: str(item["run_id"]["S"]))
-        return Page(runs, encode_cursor(last["run_id"]["S"]) if last else None, unreadable)
+        return answered(answer, decode_run, "run_id")
 
 
 def _attention_at(item: Item) -> str:
@@ -193,17 +192,3 @@ def execution_id(item: Item) -> str:
     """The id of the execution in *item*, which need not decode."""
     job_id = str(item["job"]["S"]).partition("/")[2]
     return f"{job_id}.{item['run_id']['S']}"
-
-
-def decode_all(
-    items: Iterable[Item], identity: Callable[[Item], str]
-) -> tuple[list[Run], list[Unreadable]]:
-    """Decode *items* as runs; list those that do not decode."""
-    runs: list[Run] = []
-    unreadable: list[Unreadable] = []
-    for item in items:
-        try:
-            runs.append(decode_run(item))
-        except UndecodableError as error:
-            unreadable.append(Unreadable(identity(item), str(error)))
-    return runs, unreadable

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.endpoint_items import decode_endpoint, encode_endpoint, encode_key
 from nextfire.adapters.dynamodb.flow_items import decode_flow, encode_flow, encode_flow_key
 from nextfire.adapters.dynamodb.items import Item
+from nextfire.adapters.dynamodb.pages import limited
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import ENDPOINTS, after
 from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.endpoints import DESTINATION, Endpoint, EndpointKey
-from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.ports.pages import Page
 
 
 class SqliteEndpointStore:
@@ -38,16 +38,7 @@ class SqliteEndpointStore:
         low = "" if cursor is None else after(decode_cursor(cursor, DESTINATION))
         with self._database.reading("list endpoints") as connection:
             items = ENDPOINTS.query(connection, f"{pool}/{tenant}", low, limit=limit + 1)
-        endpoints: list[Endpoint] = []
-        unreadable: list[Unreadable] = []
-        for item in items[:limit]:
-            try:
-                endpoints.append(decode_endpoint(item))
-            except UndecodableError as error:
-                unreadable.append(Unreadable(item["destination"]["S"], str(error)))
-        more = len(items) > limit
-        last = encode_cursor(items[limit - 1]["destination"]["S"]) if more else None
-        return Page(endpoints, last, unreadable)
+        return limited(items, limit, decode_endpoint, "destination")
 
     def _get(self, what: str, key: Item) -> Item | None:
         with self._database.reading(what) as connection:

@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.fields import encoder, names
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.job_items import PAUSED_FIELDS, decode_job, decode_key, encode_job
+from nextfire.adapters.dynamodb.pages import limited
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import DUE, JOBS
 from nextfire.adapters.sqlite.table import after as least_after
@@ -22,7 +23,7 @@ from nextfire.domain.ids import JOB_ID, JobKey
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.ports.pages import Page, Scan, Unreadable
+from nextfire.domain.ports.pages import Page, Scan
 from nextfire.domain.quotas import too_many_jobs
 
 _encode_pause = encoder(PAUSED_FIELDS)
@@ -93,17 +94,7 @@ class SqliteJobStore:
         low = "" if cursor is None else least_after(decode_cursor(cursor, JOB_ID))
         with self._database.reading("list jobs") as connection:
             items = JOBS.query(connection, tenant, low, limit=limit + 1)
-        jobs: list[Job] = []
-        unreadable: list[Unreadable] = []
-        for item in items[:limit]:
-            found = _job_or_error(item)
-            if isinstance(found, Job):
-                jobs.append(found)
-            else:
-                unreadable.append(Unreadable(item["job_id"]["S"], str(found)))
-        more = len(items) > limit
-        last = encode_cursor(items[limit - 1]["job_id"]["S"]) if more else None
-        return Page(jobs, last, unreadable)
+        return limited(items, limit, decode_job, "job_id")
 
     def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
         with self._database.reading("list job ids") as connection:

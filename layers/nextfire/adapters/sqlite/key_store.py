@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date, datetime
 
-from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.key_items import decode_api_key, encode_api_key
+from nextfire.adapters.dynamodb.pages import limited
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import KEYS, after
-from nextfire.domain.errors import UndecodableError
 from nextfire.domain.key_text import KEY_ID
 from nextfire.domain.keys import ApiKey, ending, revoked, used
-from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.ports.pages import Page
 
 
 class SqliteKeyStore:
@@ -39,16 +39,7 @@ class SqliteKeyStore:
         low = "" if cursor is None else after(decode_cursor(cursor, KEY_ID))
         with self._database.reading("list keys") as connection:
             items = KEYS.query(connection, tenant, low, limit=limit + 1)
-        keys: list[ApiKey] = []
-        unreadable: list[Unreadable] = []
-        for item in items[:limit]:
-            try:
-                keys.append(decode_api_key(item))
-            except UndecodableError as error:
-                unreadable.append(Unreadable(item["key_id"]["S"], str(error)))
-        more = len(items) > limit
-        last = encode_cursor(items[limit - 1]["key_id"]["S"]) if more else None
-        return Page(keys, last, unreadable)
+        return limited(items, limit, decode_api_key, "key_id")
 
     def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey | None:
         return self._change("revoke key", tenant, key_id, lambda key: revoked(key, now))

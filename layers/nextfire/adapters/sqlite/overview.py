@@ -9,7 +9,9 @@ from collections.abc import Collection
 from datetime import datetime
 
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
-from nextfire.adapters.dynamodb.run_reads import decode_all, execution_id
+from nextfire.adapters.dynamodb.pages import decode_all
+from nextfire.adapters.dynamodb.run_items import decode_run
+from nextfire.adapters.dynamodb.run_reads import execution_id
 from nextfire.adapters.sqlite.database import Database
 from nextfire.domain.ids import JOB_ID, RUN_ID
 from nextfire.domain.instants import floor_minute, isoformat, parse_instant
@@ -53,7 +55,9 @@ class SqliteRunOverview:
         with self._database.reading("read the overview") as connection:
             rows = [*connection.execute(_for_each(_SOME, wanted.states), values)]
         rows.sort(key=lambda row: row[1:], reverse=True)
-        runs, unreadable = decode_all((json.loads(row[0]) for row in rows[:limit]), execution_id)
+        runs, unreadable = decode_all(
+            (json.loads(row[0]) for row in rows[:limit]), decode_run, execution_id
+        )
         more = None
         if len(rows) > limit:
             _, at, job, run_id = rows[limit - 1]

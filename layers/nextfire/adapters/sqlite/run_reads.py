@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.fields import INSTANT, TEXT, Field, encoder, names
 from nextfire.adapters.dynamodb.items import Item
+from nextfire.adapters.dynamodb.pages import decode_all, limited
 from nextfire.adapters.dynamodb.run_items import (
     ATTENTION_AT,
     KEY,
@@ -18,7 +19,7 @@ from nextfire.adapters.dynamodb.run_items import (
     encode_key,
     partition,
 )
-from nextfire.adapters.dynamodb.run_reads import decode_all, execution_id
+from nextfire.adapters.dynamodb.run_reads import execution_id
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import END, RUNS, after
 from nextfire.domain.errors import UndecodableError
@@ -78,7 +79,7 @@ class RunReads:
         with self._database.reading("find runs") as connection:
             found = [RUNS.get(connection, *run_key(key)) for key in keys]
         items = [item for item in found if item is not None]
-        runs, unreadable = decode_all(items, execution_id)
+        runs, unreadable = decode_all(items, decode_run, execution_id)
         return Page(runs, None, unreadable)
 
     def between(
@@ -123,7 +124,7 @@ class RunReads:
         if cursor is not None:
             high = min(high, decode_cursor(cursor, RUN_ID))
         items = self._query(job, low, high, limit=limit + 1, newest_first=True)
-        return _page(items, limit, lambda item: str(item["run_id"]["S"]), lambda name: name)
+        return limited(items, limit, decode_run, "run_id")
 
     def list_dead(
         self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
@@ -138,11 +139,8 @@ class RunReads:
                 "ORDER BY attention_at DESC LIMIT ?",
                 (dead_runs(tenant), low, high, limit + 1),
             )
-        return _page(
-            items,
-            limit,
-            lambda item: str(item["attention_at"]["S"]),
-            lambda name: name.partition("#")[2],
+        return limited(
+            items, limit, decode_run, "attention_at", lambda name: name.partition("#")[2]
         )
 
     def _query(
@@ -152,15 +150,3 @@ class RunReads:
             return RUNS.query(
                 connection, partition(job), low, high, limit=limit, newest_first=newest_first
             )
-
-
-def _page(
-    items: Sequence[Item],
-    limit: int,
-    sort_key: Callable[[Item], str],
-    identity: Callable[[str], str],
-) -> Page[Run]:
-    """The page of the first *limit* of *items*."""
-    runs, unreadable = decode_all(items[:limit], lambda item: identity(sort_key(item)))
-    more = len(items) > limit
-    return Page(runs, encode_cursor(sort_key(items[limit - 1])) if more else None, unreadable)
