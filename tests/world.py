@@ -261,6 +261,12 @@ class World:
             self.tick_at(time)
             self.worker().work()
 
+    def advance_and_work(self, **units: float) -> None:
+        """Let watcher and worker work after that time."""
+        self.advance(**units)
+        self.tick()
+        self.worker().work()
+
     def run(self, job: Job, time: str) -> Run:
         """The record of *job*'s run scheduled for *time*."""
         return self.runs.all[job.run_key(at(time))]

@@ -17,9 +17,7 @@ DEAD, SKIPPED, SUCCEEDED = RunState.DEAD, RunState.SKIPPED, RunState.SUCCEEDED
 
 
 def work(world: World, *, seconds: int = 30) -> None:
-    world.advance(seconds=seconds)
-    world.tick()
-    world.worker().work()
+    world.advance_and_work(seconds=seconds)
 
 
 def redrive(
@@ -40,8 +38,7 @@ def failed_middle(world: World) -> list[Job]:
     jobs = chain(world, "a", "b", "c", "d", **ONE_ATTEMPT)
     world.script()
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, *jobs) == [SUCCEEDED, DEAD, SKIPPED, SKIPPED]
     return jobs
 
@@ -55,8 +52,7 @@ def cleanup_after_failure(world: World) -> list[Job]:
     world.script()
     world.script(exit_code=1)
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, a, b, cleanup, report) == [SUCCEEDED, DEAD, DEAD, SKIPPED]
     return [a, b, cleanup, report]
 

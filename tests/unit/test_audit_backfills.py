@@ -52,8 +52,7 @@ def lose_entry(world: World) -> int:
 def a_backfill(world: World) -> Job:
     """A job with a backfill of 24 occurrences, of which the first ten have run."""
     job = world.register(schedule="* * * * *")
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     begun, _ = world.backfills.begin(
         job.key,
         BackfillRange(at("11:00"), at("11:24")),
@@ -62,9 +61,7 @@ def a_backfill(world: World) -> Job:
         now=world.now,
     )
     for _ in range(2):
-        world.advance(seconds=6)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=6)
     return begun
 
 
@@ -77,9 +74,7 @@ def test_a_backfill_whose_entry_is_lost_continues(world: World) -> None:
     assert report.restored == 1
     assert any("its backfill had no due entry" in note for note in report.notes)
     for _ in range(8):
-        world.advance(seconds=6)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=6)
     ran = [run for run in world.runs.all.values() if run.trigger is Trigger.BACKFILL]
     assert job.backfill is not None
     assert len(ran) == job.backfill.count == 24

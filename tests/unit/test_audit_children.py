@@ -106,10 +106,8 @@ def test_a_child_that_is_stored_again_while_its_id_is_removed_runs(
         world.register(child.key.job_id, **after("a"))
     else:
         world.change(child, **after("a"))
-    world.tick_at("14:00")
-    world.worker().work()
-    world.tick_at("14:00:01")
-    world.worker().work()
+    world.tick_and_work("14:00")
+    world.tick_and_work("14:00:01")
 
     assert set(MANY) == set(world.job(parent.key).children)
     assert world.run(world.job(child.key), "14:00").state is RunState.SUCCEEDED

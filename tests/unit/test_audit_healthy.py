@@ -132,8 +132,7 @@ def test_what_comes_due_between_two_of_its_calls_does_not_count_as_loss(world: W
 
 def test_runs_delayed_to_the_next_minute_do_not_count_as_loss(world: World) -> None:
     job = world.register()
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     lost = world.run(job, "12:00")
     forget(world, lost)
     world.tick_at("12:40")

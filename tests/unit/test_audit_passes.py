@@ -174,8 +174,7 @@ def dies_after(calls: int) -> bool:
     world.tick_at("12:10")
     purge(world)
     world.due.delete([s for s, e in world.due.items.items() if "broken" in str(e)])
-    world.tick_at("12:26")
-    world.worker().work()
+    world.tick_and_work("12:26")
     once = run_counts(world)
     world.faults.kill_after(calls)
     try:
@@ -210,8 +209,7 @@ def test_two_auditors_at_once_do_no_harm(world: World) -> None:
     jobs = [world.register(f"job{n}", schedule="*/5 * * * *", misfire=RUN_ALL) for n in range(3)]
     world.tick_at("12:00")
     purge(world)
-    world.tick_at("12:16")
-    world.worker().work()
+    world.tick_and_work("12:16")
     both = []
     world.faults.call_before_next("due.put", lambda: both.append(audit(world)))
 

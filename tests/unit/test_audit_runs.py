@@ -194,9 +194,7 @@ def test_a_lost_run_of_a_pool_that_is_gone_is_sent_again_and_dies(world: World) 
     [report] = auditor(world, pools={"default"}).continue_audit(world.now + DAY)
 
     assert report.resent > 0
-    world.advance(days=1, minutes=1)
-    world.tick()
-    world.worker().work()
+    world.advance_and_work(days=1, minutes=1)
     ended = [run.state for run in world.runs.all.values() if run.key.job == job.key]
     assert ended.count(RunState.DEAD) == report.resent
 
@@ -228,10 +226,8 @@ def test_a_run_overtaken_for_an_hour_is_lost_even_if_the_queue_is_not_empty(
     held = world.worker().receive()
     assert held is not None
     held.hide(timedelta(hours=9))
-    world.tick_at("12:05")
-    world.worker().work()
-    world.tick_at("12:50")
-    world.worker().work()
+    world.tick_and_work("12:05")
+    world.tick_and_work("12:50")
     assert audit(world).repaired == 0
     world.tick_at("13:07")
 

@@ -91,8 +91,7 @@ def test_recorded_and_covered_occurrences_do_not_run_again(world: World) -> None
 
 def test_occurrences_that_the_schedule_has_yet_to_send_are_not_backfilled(world: World) -> None:
     job = world.register(**MINUTELY, misfire=SKIP)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.at("12:10:30")  # no tick in the meantime
     begun = begin(world, job, "11:58", "12:30")
     assert begun.backfilling is not None
@@ -113,8 +112,7 @@ def test_occurrences_delayed_by_jitter_are_not_backfilled(world: World) -> None:
 
 def test_a_backfill_uses_the_current_schedule(world: World) -> None:
     job = world.register(schedule="*/10 * * * *")
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.at("12:05:30")
     world.change(job, **MINUTELY)
     begin(world, job, "11:58", "12:05:30")
@@ -186,8 +184,7 @@ def test_every_kind_of_schedule_has_a_past(
 def test_no_more_than_max_runs_counts_are_made_up_for(world: World) -> None:
     job = world.register(**MINUTELY, maxRuns=2)
     for time in ("12:00", "12:01"):
-        world.tick_at(time)
-        world.worker().work()
+        world.tick_and_work(time)
     world.at("12:05")
     assert world.job(job.key).state is JobState.COMPLETED
     begun = begin(world, job, "11:58", "12:05")

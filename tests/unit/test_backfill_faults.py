@@ -28,9 +28,7 @@ def test_what_has_been_begun_leaves_no_entry(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:35")
     while len(backfilled(world, job)) <= AT_ONCE:
-        world.advance(seconds=1)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=1)
 
     assert [e.ordinal for e in world.entries if isinstance(e, BackfillEntry)] == [AT_ONCE + 1]
 
@@ -83,9 +81,7 @@ def test_a_backfill_run_whose_message_was_lost_is_sent_again(world: World) -> No
     assert len(world.queued) == AT_ONCE
     world.queue.queues["default"].purge()
     for _ in range(40):
-        world.advance(seconds=30)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=30)
     settle(world)
     assert sum(sent.endswith(" #2") for sent in world.sent) == AT_ONCE
     assert [r.state for r in backfilled(world, job)] == [RunState.SUCCEEDED] * 12
@@ -121,9 +117,7 @@ def test_one_that_waits_in_the_due_table_is_sent_again_a_few_times_only(
     since = world.now
     for _ in range(hours * 60 // 4):
         calls.hold = Hold(world.now + timedelta(minutes=20), "paused", since=since)
-        world.advance(minutes=4)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(minutes=4)
 
     waiting = [each for each in world.entries if isinstance(each, DispatchEntry)]
     assert len(waiting) < 10
@@ -152,9 +146,7 @@ def test_a_record_that_does_not_decode_stops_nothing(world: World) -> None:
     world.runs.spoil(first)
     world.queue.queues["default"].purge()
     for _ in range(40):
-        world.advance(seconds=30)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=30)
     assert world.job(job.key).backfill is None
 
 

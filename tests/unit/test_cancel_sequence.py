@@ -99,8 +99,7 @@ def test_a_running_link_is_asked_to_end_and_its_clean_up_does_not_start(world: W
 def test_a_run_that_waits_for_its_retry_is_cancelled_at_once(world: World) -> None:
     a, b = chain(world, "a", "b")
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     done = plan_of(world.cancel_sequence.cancel(key(a), None))
 

@@ -165,8 +165,7 @@ def test_one_of_two_concurrent_creates_gets_a_deleted_jobs_id(world: World) -> N
 def test_a_request_of_before_a_deletion_owns_nothing_of_the_former_job(world: World) -> None:
     old = world.register(schedule="* * * * *")
     asked = IdempotentRequest(at("11:59:58"), "seed", again=True)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.at("12:00:30")
     world.delete(old)
     world.at("12:01:30")

@@ -24,8 +24,7 @@ def test_an_occurrence_due_after_a_pause_that_no_read_shows_yet_runs_once(world:
     world.at("11:59:59.5")
     world.pause(job)
 
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.jobs.freeze()
     world.tick_at("13:00")
     assert world.sent == ["report 12:00"]
@@ -33,8 +32,7 @@ def test_an_occurrence_due_after_a_pause_that_no_read_shows_yet_runs_once(world:
     world.resume(job)
     world.jobs.freeze()
     for time in ("13:00:01", "13:00:04"):
-        world.tick_at(time)
-        world.worker().work()
+        world.tick_and_work(time)
     assert world.run(job, "12:00").dispatch_reason == "occurrence is due"
     assert [len(world.run(job, time).attempts) for time in ("12:00", "13:00")] == [1, 1]
 

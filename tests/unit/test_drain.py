@@ -108,8 +108,7 @@ def test_a_drain_waits_for_runs_requested_before_it_only(
 
 def test_a_run_that_a_watcher_sent_before_it_saw_the_drain_is_waited_for(world: World) -> None:
     job = world.register(**MINUTELY, retryPolicy={"maxAttempts": 2, "initialDelayMs": 7_200_000})
-    world.tick_at("11:59")
-    world.worker().work()
+    world.tick_and_work("11:59")
     world.jobs.freeze()
     world.at("11:59:59.5")
     drain(world, job)
@@ -205,8 +204,7 @@ def test_only_the_latest_records_are_read(world: World, monkeypatch: pytest.Monk
     world.script(exit_code=1)
     world.worker().work()
     for time in ("12:00", "12:01", "12:02"):
-        world.tick_at(time)
-        world.worker().work()
+        world.tick_and_work(time)
     drain(world, job)
     assert not is_draining(world, job)
     monkeypatch.setattr(find_outstanding, "LOOKED_AT_MOST", 4)
@@ -225,8 +223,7 @@ def test_occurrences_without_a_record_are_ignored_after_two_weeks(world: World) 
 
 def test_a_completed_or_deleted_job_cannot_be_drained(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T11:59:00Z")
-    world.tick_at("11:59")
-    world.worker().work()
+    world.tick_and_work("11:59")
     with pytest.raises(ConflictError, match="COMPLETED"):
         drain(world, job)
     world.delete(job)

@@ -302,8 +302,7 @@ def test_entries_carried_into_a_minute_do_not_count_against_its_limit(
 @pytest.mark.parametrize("overlap", ["ALLOW", "QUEUE"])
 def test_a_record_that_does_not_decode_does_not_end_its_chain(world: World, overlap: str) -> None:
     job = world.register(schedule="* * * * *", overlap=overlap)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.runs.spoil(world.run(job, "12:00").key)
 
     world.tick_at("12:01")

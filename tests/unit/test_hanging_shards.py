@@ -203,8 +203,7 @@ def test_a_late_answer_of_a_slow_shard_causes_no_duplicate_runs(
     executor.hang = set()
     stale = dict(world.due.items)
     world.new_watcher()
-    world.tick_at("12:00:02")
-    world.worker().work()
+    world.tick_and_work("12:00:02")
     fresh, world.due.items = world.due.items, stale
     executor.answer()
     world.due.items = fresh

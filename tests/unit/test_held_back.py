@@ -37,8 +37,7 @@ def test_what_waited_for_room_is_held_back_whichever_watcher_sends_it(again_at: 
     world.new_watcher()
     world.register("a", **ONCE)
     world.register("b", **ONCE)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.new_watcher()
 
     (sent,) = world.tick_at(again_at).dispatched

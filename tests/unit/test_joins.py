@@ -27,11 +27,9 @@ def test_a_join_that_is_not_complete_is_skipped_at_its_timeout(world: World) -> 
     world.register("x", type="MANUAL", schedule=None)
     d = world.register("d", **after("a", "x", joinTimeoutSec=60))
     e = world.register("e", **after("d"))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
 
     assert states(world, d, e) == [RunState.SKIPPED] * 2
     assert world.run(d, "12:00").reason == "joinTimeoutSec is 60 s; missing: x"
@@ -43,12 +41,10 @@ def test_the_timeout_of_a_join_does_not_cut_a_delay_short(world: World) -> None:
     late = {"after": [{"job": "a"}, {"job": "b", "delaySec": 300}]}
     d = world.register("d", **after("a", "b", joinTimeoutSec=60) | late)
     for time in ("12:00", "12:01", "12:04"):
-        world.tick_at(time)
-        world.worker().work()
+        world.tick_and_work(time)
     assert all(key.job != d.key for key in world.runs.all)
 
-    world.tick_at("12:05")
-    world.worker().work()
+    world.tick_and_work("12:05")
 
     assert states(world, d) == [RunState.SUCCEEDED]
 
@@ -58,8 +54,7 @@ def test_a_parent_that_ends_after_the_timeout_starts_nothing(world: World) -> No
     world.register("b", **after() | {"after": [{"job": "a", "delaySec": 120}]})
     d = world.register("d", **after("a", "b", joinTimeoutSec=60))
     for time in ("12:00", "12:01", "12:02", "12:03"):
-        world.tick_at(time)
-        world.worker().work()
+        world.tick_and_work(time)
 
     assert states(world, d) == [RunState.SKIPPED]
     assert world.run(d, "12:00").reason == "joinTimeoutSec is 60 s; missing: b"
@@ -67,12 +62,10 @@ def test_a_parent_that_ends_after_the_timeout_starts_nothing(world: World) -> No
 
 def test_the_timeout_of_a_complete_join_starts_nothing(world: World) -> None:
     jobs = diamond(world, joinTimeoutSec=60)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     sent = len(world.sent)
 
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
 
     assert world.sent[sent:] == ["d 12:00 #1000000"]
     assert states(world, *jobs) == [RunState.SUCCEEDED] * 4
@@ -86,8 +79,7 @@ def test_a_wide_join_spreads_its_writes(world: World) -> None:
         world.register(name, **after("a"))
     d = world.register("d", **after(*names))
 
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.tick()
     world.worker().work()
 
@@ -105,8 +97,7 @@ def wide_join(world: World, width: int) -> tuple[Job, list[str]]:
         delay = 120 if name == "slow" else 0
         world.register(name, **after() | {"after": [{"job": "a", "delaySec": delay}]})
     d = world.register("d", **after(*names, joinTimeoutSec=600))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     return d, names
 
 
@@ -114,8 +105,7 @@ def test_a_wide_join_survives_a_change_of_its_parents(world: World) -> None:
     d, names = wide_join(world, 70)
 
     world.change(d, **after(names[0], *names[2:]))
-    world.tick_at("12:02")
-    world.worker().work()
+    world.tick_and_work("12:02")
 
     assert states(world, d) == [RunState.SUCCEEDED]
 
@@ -125,7 +115,6 @@ def test_a_join_that_is_wide_no_longer_starts_when_it_ends(world: World) -> None
 
     world.change(d, **after(*names[:60]))
     for time in ("12:02", "12:10"):
-        world.tick_at(time)
-        world.worker().work()
+        world.tick_and_work(time)
 
     assert states(world, d) == [RunState.SUCCEEDED]

@@ -75,8 +75,7 @@ def test_a_lost_join_is_repeated_and_ends(world: World, lost: str) -> None:
         lose_hand_over(world, "joins.read")
     else:
         work(world)
-        world.tick_at("12:00")
-        world.worker().work()
+        world.tick_and_work("12:00")
         world.tick_at("12:10:10")
         assert world.queued
         purge(world)
@@ -114,8 +113,7 @@ def test_a_run_that_ended_before_the_edge_existed_is_not_handed_over(
     world.register("a", **ONCE)
     x = world.register("x", type="MANUAL", schedule=None)
     b = world.register("b", **after("x")) if change == "edge" else None
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.advance(seconds=10)
     if b is None:
         b = world.register("b", **after("a"))

@@ -51,8 +51,7 @@ def test_a_child_that_is_not_stored_yet_is_not_taken_for_a_deleted_one(
     monkeypatch.setattr(world.jobs, "create", slow)
     world.register("b", **after("a"))
     for time in ("12:00", "12:00:01"):  # the watcher sends the runs of many children
-        world.tick_at(time)
-        world.worker().work()
+        world.tick_and_work(time)
 
     assert {"b", "c"} <= {*world.job(job.key).children}
     children = [world.job(job.key._replace(job_id=name)) for name in "bc"]

@@ -211,9 +211,7 @@ def test_a_backfill_runs_a_few_sequences_at_a_time(world: World) -> None:
     world.backfills.begin(a.key, asked, backfill_id="b", asked_at=world.now, now=world.now)
     most = 0
     for _ in range(60):
-        world.advance(seconds=5)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=5)
         begun = [run.key.scheduled_at for run in world.runs.all.values() if run.attempts]
         ended = {run.key.scheduled_at for key, run in world.runs.all.items() if key.job == b.key}
         most = max(most, len({*begun} - ended))

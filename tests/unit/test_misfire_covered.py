@@ -29,8 +29,7 @@ def test_a_range_ends_before_a_run_with_a_record(world: World, misfire: dict[str
     delivery = world.worker().receive()
     assert delivery is not None
     delivery.acknowledge()
-    world.tick_at("12:01:00")
-    world.worker().work()
+    world.tick_and_work("12:01:00")
     world.due.deletes = True
     outage(world, until="12:10:30")
 
@@ -62,8 +61,7 @@ def test_a_message_of_the_first_missed_one_finds_it_skipped(world: World) -> Non
 def test_a_run_that_was_taken_keeps_its_record(world: World) -> None:
     job = world.register(**MINUTELY, misfire=SKIP)
     world.due.deletes = False
-    world.tick_at("12:00:00")
-    world.worker().work()
+    world.tick_and_work("12:00:00")
     world.due.deletes = True
     outage(world, until="12:10:30")
 

@@ -153,8 +153,7 @@ def test_an_entry_that_survives_its_delete_in_the_catching_up_covers_nothing_aga
     """The entry is inside a recorded range, and a run follows that range."""
     job = world.register(**MINUTELY, misfire=misfire)
     world.due.deletes = False
-    world.tick_at("12:00:00")
-    world.worker().work()
+    world.tick_and_work("12:00:00")
     world.tick_at("12:01:00")  # there are entries for 12:00, 12:01 and 12:02
     world.worker().work()
     world.due.deletes = True

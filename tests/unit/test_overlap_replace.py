@@ -187,8 +187,7 @@ def test_a_cancelled_run_between_does_not_hide_one_that_waits_for_its_retry(worl
     cancel(world, job, "12:01")
     world.worker().work()
 
-    world.tick_at("12:02")
-    world.worker().work()
+    world.tick_and_work("12:02")
 
     assert end_of(world, job, "12:01")[0] == "CANCELLED"
     state, reason = end_of(world, job, "12:02")

@@ -86,8 +86,7 @@ def test_a_finished_job_can_be_neither_paused_nor_resumed(world: World, act: str
     job = world.register("done", type="ONCE", schedule="2026-05-24T12:00:00Z")
     gone = world.register("gone")
     world.delete(gone)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     do = getattr(world, act)
 
     with pytest.raises(ConflictError, match="COMPLETED"):
@@ -99,8 +98,7 @@ def test_a_finished_job_can_be_neither_paused_nor_resumed(world: World, act: str
 
 def test_a_change_of_the_schedule_while_paused_counts_from_the_change(world: World) -> None:
     job = world.register(**MINUTELY, misfire=SKIP)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.at("12:05:30")
     world.pause(job, "maintenance")
     world.at("12:20:30")
@@ -138,8 +136,7 @@ def test_a_schedule_that_never_fires_is_refused_while_paused_too(world: World) -
 
 def test_a_paused_job_is_deleted(world: World) -> None:
     job = world.register(**MINUTELY, misfire=RUN_ALL)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.at("12:00:30")
     world.pause(job)
     world.at("12:10")

@@ -108,9 +108,7 @@ def test_a_run_whose_job_does_not_decode_takes_no_place() -> None:
         world.tick()
         assert [each.quarantined for each in world.worker().work()] == [True], "it is counted"
     world.jobs.repair(broken.key)
-    world.advance(seconds=61)
-    world.tick()
-    world.worker().work()
+    world.advance_and_work(seconds=61)
     assert [each.state for each in world.runs.all.values()] == ["SUCCEEDED"] * 2
 
 

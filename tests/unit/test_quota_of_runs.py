@@ -137,8 +137,7 @@ def test_retries_count_and_wait_like_the_others() -> None:
 
     world.tick_at("12:00:02")
     assert len(world.sent) == 1
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
 
     assert (world.run(job, "12:00").attempt, world.run(job, "12:00").state) == (2, "SUCCEEDED")
 
@@ -161,9 +160,7 @@ def test_nothing_is_lost_to_a_quota() -> None:
     world = a_world(runsPerMinute=2)
     jobs = [world.register(f"job{n}", misfire=RUN_ALL, **MINUTELY) for n in range(5)]
     for _ in range(120):
-        world.advance(seconds=5)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=5)
 
     assert len(world.sent) == 20
     lift_quotas(world)

@@ -79,8 +79,7 @@ def test_an_id_that_is_taken_again_counts_once() -> None:
 def test_a_job_that_is_completed_makes_room_and_takes_it_again_when_it_continues() -> None:
     world = a_world(jobs=1)
     job = world.register("one", **ONCE)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert world.job(job.key).state is JobState.COMPLETED
     other = world.register("two")
 
@@ -137,8 +136,7 @@ def same_stores(world: World) -> Any:
 def test_tenants_without_quotas_cause_no_extra_calls() -> None:
     world = a_world(jobs=5, runsPerMinute=1, concurrentRuns=1)
     world.register("theirs", tenant="other", **MINUTELY)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     assert "control.take_runs" not in world.faults.calls
     assert world.jobs.counts == {"other": 0}

@@ -34,8 +34,7 @@ def test_a_run_of_a_deleted_job_stays_dead(world: World) -> None:
     _, b = chain(world, "a", "b", **ONE_ATTEMPT)
     world.script()
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.delete(b)
 
     with pytest.raises(ConflictError, match="job was deleted"):
@@ -71,8 +70,7 @@ def test_a_parent_that_cannot_allow_it_any_more_is_named(world: World) -> None:
     world.script()
     world.script(exit_code=1)
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, a, b, c, d) == [SUCCEEDED, DEAD, DEAD, SKIPPED]
 
     done = plan_of(world.sequences.plan(run_key(a), "b", downstream=True))

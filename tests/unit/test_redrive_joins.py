@@ -22,8 +22,7 @@ def failed_branches(world: World) -> list[Job]:
     cleanup = world.register("cleanup", **after("b", "c", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
     world.script(exit_code=1)
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, a, b, c, cleanup) == [DEAD, SKIPPED, SKIPPED, DEAD]
     world.advance(seconds=30)
     return [a, b, c, cleanup]
@@ -60,8 +59,7 @@ def test_a_run_that_follows_awaits_what_is_below_a_run_that_has_not_ended(
     cleanup = world.register("cleanup", **fields)
     world.script(exit_code=1)
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, a, b, c, d, cleanup) == [DEAD, SKIPPED, SKIPPED, SKIPPED, DEAD]
     world.advance(seconds=30)
 
@@ -112,8 +110,7 @@ def test_the_message_of_a_run_that_awaits_its_parents_starts_nothing(world: Worl
     c = world.register("c", **after("b", triggerRule="NONE_FAILED"))
     world.script(exit_code=1)
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, a, b, c) == [DEAD, DEAD, SKIPPED]
     of_b = next(each for each in world.queue.log if each.job_id == "b")
     world.advance(seconds=30)

@@ -62,8 +62,7 @@ def test_a_run_that_was_deferred_and_skipped_or_cancelled_runs_after_its_window(
     policies: dict[str, Any] = IN_A_MINUTE
     a = world.register("a", target=HTTP, **policies)
     b = world.register("b", **after("a"))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     if cancelled:
         world.manage_runs.cancel(run_key(a), None)
     for _ in range(5):
@@ -128,8 +127,7 @@ def test_a_dead_run_follows_a_run_that_is_skipped_again(
     world.script()
     world.script(exit_code=1)
     world.script(exit_code=1, lasts=timedelta(seconds=30))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, a, b, c, cleanup) == [SUCCEEDED, DEAD, SKIPPED, DEAD]
     monkeypatch.setattr(hand_over, "_MAX_SKIPPED", together)
     world.advance(seconds=30)
@@ -151,8 +149,7 @@ def test_a_run_whose_rule_decides_against_it_does_not_say_that_it_starts_again(
     alarm = world.register("alarm", **after("parent", triggerRule="ANY_FAILED"), **ONE_ATTEMPT)
     world.script(exit_code=1)
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, parent, alarm) == [DEAD, DEAD]
     world.advance(seconds=30)
 
@@ -213,8 +210,7 @@ def test_a_run_that_was_skipped_at_the_timeout_of_a_join_follows_downstream(worl
     world.script()
     world.script(exit_code=1)
     for time in ("12:00", "12:11"):
-        world.tick_at(time)
-        world.worker().work()
+        world.tick_and_work(time)
     assert states(world, a, b, x, d) == [SUCCEEDED, DEAD, SUCCEEDED, SKIPPED]
     assert world.run(d, "12:00").pool is not None
 

@@ -145,9 +145,7 @@ def test_occurrences_of_a_removed_pool_wait_and_fall_under_the_misfire_policy(
     assert isinstance(entry, FireEntry)
 
     world.change(job, target=BATCH | {"pool": "default"})
-    world.advance(minutes=2)
-    world.tick()
-    world.worker().work()
+    world.advance_and_work(minutes=2)
 
     states = [run.state for run in world.runs.all.values()]
     assert states.count(RunState.SUCCEEDED) == 1
@@ -162,9 +160,7 @@ def test_occurrences_of_a_deleted_job_of_a_removed_pool_are_recorded(world: Worl
     world.advance(seconds=30)
     world.delete(job)
 
-    world.advance(minutes=1)
-    world.tick()
-    world.worker().work()
+    world.advance_and_work(minutes=1)
 
     assert world.run(job, "12:00").state is RunState.CANCELLED
     assert world.entries == []

@@ -45,8 +45,7 @@ def test_a_run_that_awaits_a_redriven_parent_does_not_start_for_another_one(worl
     world.script()
     world.script(exit_code=1)
     world.script(exit_code=1, lasts=timedelta(seconds=30))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, a, b, x, c) == [SUCCEEDED, SUCCEEDED, DEAD, DEAD]
     world.advance(seconds=30)
 
@@ -69,8 +68,7 @@ def test_a_run_that_a_redriven_parent_skipped_stays_skipped_if_its_rule_changes(
     world.script(exit_code=1, lasts=timedelta(seconds=30))
     for _ in range(2):  # c, and x again
         world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, a, x, c) == [SUCCEEDED, DEAD, DEAD]
     world.change(c, triggerRule="ALL_SUCCEEDED")
     redrive(world, x, "x", downstream=True)

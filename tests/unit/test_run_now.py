@@ -62,8 +62,7 @@ def test_a_payload_takes_the_place_of_the_job_s_in_every_attempt(world: World) -
     settle(world)
 
     assert [call.payload for call in world.runner.calls[:2]] == ['{"a": 2}'] * 2
-    world.tick_at("13:00")
-    world.worker().work()
+    world.tick_and_work("13:00")
     assert world.runner.calls[-1].payload == '{"a": 1}'
 
 
@@ -150,8 +149,7 @@ def test_a_job_without_an_occurrence_to_come_runs_on_request(world: World, state
     if state == "paused":
         world.pause(job)
     if state == "completed":
-        world.tick_at("12:00")
-        world.worker().work()
+        world.tick_and_work("12:00")
         assert world.job(job.key).state is JobState.COMPLETED
     before = world.job(job.key)
 
@@ -206,8 +204,7 @@ def test_max_runs_does_not_count_it(world: World) -> None:
         run_now(world, job, str(number))
     world.tick()
     for minute in ("11:59", "12:00", "12:01"):
-        world.tick_at(minute)
-        world.worker().work()
+        world.tick_and_work(minute)
     runs = [run for run in world.runs.all.values() if run.trigger is Trigger.SCHEDULE]
     assert len(runs) == 2
     assert_all_accounted_for(world, job)

@@ -22,13 +22,11 @@ def test_the_end_of_a_join_does_not_start_its_run_before_its_delay(world: World)
     d = world.register("d", **after("a", "b", joinTimeoutSec=60) | late)
     # b ends 90 s after a: d is to start at 12:03:30, but its join ends at 12:03.
     for time in ("12:00", "12:01:30", "12:03"):
-        world.tick_at(time)
-        world.worker().work()
+        world.tick_and_work(time)
     assert world.sent[-1] == "d 12:00 #1000000"
     assert all(key.job != d.key for key in world.runs.all)
 
-    world.tick_at("12:03:30")
-    world.worker().work()
+    world.tick_and_work("12:03:30")
 
     assert states(world, d) == [RunState.SUCCEEDED]
 
@@ -37,12 +35,10 @@ def test_the_end_of_a_join_that_has_one_parent_left_starts_nothing_early(world: 
     world.register("a")
     world.register("x", type="MANUAL", schedule=None)
     d = world.register("d", **after("a", "x", joinTimeoutSec=60))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     world.change(d, **after("x"))
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
 
     assert world.sent == ["a 12:00", "d 12:00 #1000000"]
     assert all(key.job != d.key for key in world.runs.all)
@@ -54,12 +50,10 @@ def test_a_run_whose_last_missing_parent_is_removed_starts_when_its_join_ends(
     world.register("a")
     world.register("x", type="MANUAL", schedule=None)
     d = world.register("d", **after("a", "x", joinTimeoutSec=60))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     world.change(d, **after("a"))
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
 
     assert states(world, d) == [RunState.SUCCEEDED]
 
@@ -68,12 +62,10 @@ def test_the_end_of_a_join_of_a_deleted_job_leaves_no_record(world: World) -> No
     world.register("a")
     world.register("x", type="MANUAL", schedule=None)
     d = world.register("d", **after("a", "x", joinTimeoutSec=60))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     world.delete(d)
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
 
     assert world.queued == []
     assert all(key.job != d.key for key in world.runs.all)
@@ -85,12 +77,10 @@ def test_a_skip_at_the_end_of_a_join_is_reopened_by_a_redrive(world: World) -> N
     rule = {"triggerRule": "ANY_SUCCEEDED", "joinTimeoutSec": 60}
     d = world.register("d", **after("a", "x", **rule))
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     # Only the end of the join sees that the rule cannot hold any more.
     world.change(d, triggerRule="ALL_SUCCEEDED")
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
     assert world.run(d, "12:00").reason == "trigger rule ALL_SUCCEEDED: a FAILED"
 
     world.change(d, triggerRule="ANY_SUCCEEDED")
@@ -106,8 +96,7 @@ def test_a_run_that_is_reopened_when_its_job_is_deleted_ends(world: World) -> No
     a = world.register("a", **ONE_ATTEMPT)
     b = world.register("b", **after("a"))
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     key = world.run(b, "12:00").key
 
     world.advance(seconds=20)
@@ -123,8 +112,7 @@ def test_a_run_that_is_reopened_when_its_job_is_deleted_ends(world: World) -> No
         world.worker().work_one()
     assert world.runs.items[key].state is RunState.PENDING
     world.delete(b)
-    world.tick_at("12:03")
-    world.worker().work()
+    world.tick_and_work("12:03")
 
     assert world.runs.items[key].state is RunState.CANCELLED
 
@@ -137,13 +125,11 @@ def test_a_parent_that_ends_after_a_pause_does_not_reopen_what_the_pause_skipped
     d = world.register("d", **after("a", "b", triggerRule="ANY_SUCCEEDED"))
     e = world.register("e", **after("d"))
     d = world.pause(d)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, d, e) == [RunState.SKIPPED] * 2
 
     world.resume(d)
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
 
     assert states(world, d, e) == [RunState.SKIPPED] * 2
     assert world.run(d, "12:00").reason == "its job was paused"
@@ -155,12 +141,10 @@ def test_the_end_of_a_join_skips_the_run_of_a_paused_job(world: World) -> None:
     world.register("x", type="MANUAL", schedule=None)
     d = world.register("d", **after("a", "x", joinTimeoutSec=600))
     e = world.register("e", **after("d"))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.at("12:01")
     world.pause(world.change(d, after=[{"job": "a"}]))
-    world.tick_at("12:10:01")
-    world.worker().work()
+    world.tick_and_work("12:10:01")
     world.resume(d)
 
     assert states(world, d, e) == [RunState.SKIPPED] * 2
@@ -272,8 +256,7 @@ def test_a_child_that_is_deleted_while_its_parent_runs_gets_no_run(world: World)
 def test_a_redriven_parent_does_not_start_the_run_of_a_paused_job(world: World) -> None:
     a, b = chain(world, "a", "b", **ONE_ATTEMPT)
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.pause(b)
 
     world.advance(seconds=20)
@@ -289,13 +272,11 @@ def test_the_end_of_a_join_whose_only_parent_left_failed_skips_its_run(world: Wo
     world.register("x", type="MANUAL", schedule=None)
     d = world.register("d", **after("a", "x", triggerRule="ANY_SUCCEEDED", joinTimeoutSec=600))
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.at("12:01")
     world.change(d, after=[{"job": "a"}])
 
-    world.tick_at("12:10:01")
-    world.worker().work()
+    world.tick_and_work("12:10:01")
 
     assert world.run(d, "12:00").reason == "trigger rule ANY_SUCCEEDED: a FAILED"
 

@@ -43,8 +43,7 @@ def retry_of(run: Run, job: Job, *, now: str, unavailable: bool = False) -> Any:
 
 def test_what_starts_in_time_is_not_affected(world: World) -> None:
     jobs = timed_chain(world)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     assert states(world, *jobs) == [SUCCEEDED] * 3
 
@@ -81,10 +80,8 @@ def test_a_deadline_is_the_end_of_a_join(world: World) -> None:
     world.register("a", type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.register("other", type="MANUAL", schedule=None)
     d = world.register("d", **after("a", "other"), **HOUR)
-    world.tick_at("12:00")
-    world.worker().work()
-    world.tick_at("13:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
+    world.tick_and_work("13:00")
 
     run = world.run(d, "12:00")
     assert (run.state, run.reason) == (
@@ -99,8 +96,7 @@ def test_a_deadline_ends_the_wait_of_a_job_with_a_schedule(world: World) -> None
     edge = {"job": "a", "which": "latest", "withinSec": 60}
     b = world.register("b", **once, after=[edge], deadlineSec=600)
     for time in ("12:00", "12:10"):
-        world.tick_at(time)
-        world.worker().work()
+        world.tick_and_work(time)
 
     run = world.run(b, "12:00")
     assert (run.state, run.reason) == (
@@ -160,8 +156,7 @@ def test_a_retry_that_is_picked_up_after_the_deadline_is_not_made(
     calls = Calls([FAILED, OK])
     world.call_targets[TargetKind.HTTP] = calls
     b = world.register("b", target=HTTP, **after("a", deadlineSec=60))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert world.run(b, "12:00").state is RunState.PENDING
     if held:
         calls.hold = Hold(at("12:01:30"), "its endpoint is down", since=at("12:00"))
@@ -198,15 +193,12 @@ def test_a_redrive_after_the_deadline_runs_the_rest(world: World) -> None:
     a, b, c = timed_chain(world, **ONE_ATTEMPT)
     world.script()
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, a, b, c) == [SUCCEEDED, DEAD, SKIPPED]
     world.advance(minutes=90)
 
     world.sequences.redrive(world.run(a, "12:00").key, "b", downstream=False, reason=None)
-    world.advance(seconds=2)
-    world.tick()
-    world.worker().work()
+    world.advance_and_work(seconds=2)
 
     assert states(world, a, b, c) == [SUCCEEDED] * 3
 
@@ -233,15 +225,12 @@ def test_a_run_that_was_redriven_in_time_is_not_retried_after_the_deadline(world
 def test_a_child_that_was_added_before_a_late_redrive_runs(world: World) -> None:
     a = world.register("a", type="ONCE", schedule="2026-05-24T12:00:00Z", **ONE_ATTEMPT)
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     c = world.register("c", **after("a"), **HOUR)
     world.advance(minutes=90)
 
     world.sequences.redrive(world.run(a, "12:00").key, "a", downstream=False, reason=None)
-    world.advance(seconds=2)
-    world.tick()
-    world.worker().work()
+    world.advance_and_work(seconds=2)
 
     assert states(world, a, c) == [SUCCEEDED] * 2
 
@@ -254,9 +243,7 @@ def test_a_redrive_with_downstream_runs_what_the_deadline_skipped(world: World) 
     assert states(world, a, b, c) == [SUCCEEDED, SKIPPED, SKIPPED]
 
     world.sequences.redrive(world.run(a, "12:00").key, "b", downstream=True, reason=None)
-    world.advance(seconds=2)
-    world.tick()
-    world.worker().work()
+    world.advance_and_work(seconds=2)
 
     assert states(world, a, b, c) == [SUCCEEDED] * 3
 
@@ -272,9 +259,7 @@ def test_a_child_that_was_added_before_a_late_redrive_of_a_skipped_run_runs(
     d = world.register("d", **after("b"), **HOUR)
 
     world.sequences.redrive(world.run(a, "12:00").key, "b", downstream=False, reason=None)
-    world.advance(seconds=2)
-    world.tick()
-    world.worker().work()
+    world.advance_and_work(seconds=2)
 
     assert states(world, a, b, d) == [SUCCEEDED] * 3
 
@@ -293,8 +278,7 @@ def test_no_retry_is_due_after_the_deadline(world: World) -> None:
     slow = {"retryPolicy": {"maxAttempts": 3, "initialDelayMs": 60_000, "backoff": "FIXED"}}
     _, b, _ = timed_chain(world, **slow)
     world.script()
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     run = world.run(b, "12:00")
 
     assert retry_of(run, b, now="12:58").retry_at is not None
@@ -319,9 +303,7 @@ def test_runs_of_a_backfill_are_late_on_purpose(world: World, limit: dict[str, A
     asked = BackfillRange(at("03:00"), at("04:00"), at_most=2)
     world.backfills.begin(a.key, asked, backfill_id="b", asked_at=world.now, now=world.now)
     for _ in range(2):
-        world.advance(seconds=2)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=2)
 
     assert [world.run(job, "03:00").state for job in (a, b, c)] == [SUCCEEDED] * 3
 

@@ -32,8 +32,7 @@ BEGINNING = "11:58:30"
 def test_a_chain_runs_link_by_link(world: World) -> None:
     jobs = chain(world, "a", "b", "c")
 
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     assert world.sent == ["a 12:00", "b 12:00", "c 12:00"]
     assert states(world, *jobs) == [RunState.SUCCEEDED] * 3
@@ -55,8 +54,7 @@ def test_a_child_in_another_pool_goes_through_the_due_table(world: World) -> Non
     world.register("a")
     b = world.register("b", **after("a"), target={"handler": "b", "pool": "batch"})
 
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     (entry,) = (entry for entry in world.entries if isinstance(entry, DispatchEntry))
     assert (entry.pool, entry.dispatch, entry.at) == ("batch", 1, at("12:00"))
     world.tick()
@@ -69,11 +67,9 @@ def test_a_child_with_a_delay_starts_later(world: World) -> None:
     world.register("a")
     b = world.register("b", **after() | {"after": [{"job": "a", "delaySec": 60}]})
 
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert world.sent == ["a 12:00"]
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
 
     assert states(world, b) == [RunState.SUCCEEDED]
 
@@ -82,8 +78,7 @@ def test_a_failure_is_recorded_down_the_chain(world: World) -> None:
     a, b, c = chain(world, "a", "b", "c", **ONE_ATTEMPT)
     world.script(exit_code=1)
 
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     assert states(world, a, b, c) == [RunState.DEAD, RunState.SKIPPED, RunState.SKIPPED]
     reasons = [world.run(job, "12:00").reason for job in (b, c)]
@@ -97,8 +92,7 @@ def test_a_redrive_of_a_dead_link_continues_the_chain(world: World) -> None:
     a, b, c = chain(world, "a", "b", "c", **ONE_ATTEMPT)
     world.script()
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert states(world, a, b, c) == [RunState.SUCCEEDED, RunState.DEAD, RunState.SKIPPED]
 
     world.advance(seconds=30)
@@ -114,8 +108,7 @@ def test_a_child_of_a_paused_job_is_skipped_and_says_so(world: World) -> None:
     _, b, c = chain(world, "a", "b", "c")
     world.pause(b)
 
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     assert states(world, b, c) == [RunState.SKIPPED] * 2
     assert world.run(b, "12:00").reason == "its job was paused"
@@ -197,8 +190,7 @@ def test_a_sequence_that_is_not_read_in_time_is_unavailable(
 
 def test_a_sequence_with_a_run_that_does_not_decode_is_not_read(world: World) -> None:
     a, b = chain(world, "a", "b")
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     world.runs.spoil(world.run(b, "12:00").key)
 
     with pytest.raises(UndecodableError, match="does not decode"):
@@ -322,8 +314,7 @@ def test_a_run_that_is_cancelled_while_it_waits_is_handed_over_with_its_parents(
     x = world.register("x", target={"handler": "x", "pool": "batch"})
     d = world.register("d", **after("a", "x"))
     e = world.register("e", **after("d", triggerRule="ALL_DONE"))
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     waiting = d.run_key(at("12:00"))
 
     world.manage_runs.cancel(waiting, "wrong input")

@@ -45,8 +45,7 @@ def test_a_teardown(world: World, fails: str, expected: list[RunState]) -> None:
     drop = world.register("drop", **DROP, **ONE_ATTEMPT)
     for name in ("create", "work"):
         world.script(exit_code=1 if name == fails else 0)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     assert states(world, create, work, drop) == expected
     if fails == "create":
@@ -64,13 +63,10 @@ def test_a_redriven_setup_reopens_its_teardown(world: World) -> None:
     work = world.register("work", **after("create"), **ONE_ATTEMPT)
     drop = world.register("drop", **DROP, **ONE_ATTEMPT)
     world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
 
     world.sequences.redrive(world.run(create, "12:00").key, "create", downstream=False, reason=None)
-    world.advance(seconds=2)
-    world.tick()
-    world.worker().work()
+    world.advance_and_work(seconds=2)
 
     assert states(world, create, work, drop) == [SUCCEEDED] * 3
 
@@ -80,12 +76,10 @@ def test_a_work_that_waits_for_another_job_is_awaited(world: World) -> None:
     world.register("other", type="MANUAL", schedule=None)
     work = world.register("work", **after("create", "other"), joinTimeoutSec=60, **ONE_ATTEMPT)
     drop = world.register("drop", **DROP, **ONE_ATTEMPT)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert world.sent == ["create 12:00"]
 
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
 
     assert states(world, create, work, drop) == [SUCCEEDED, SKIPPED, SUCCEEDED]
 

@@ -194,8 +194,7 @@ def test_replace_passes_over_no_run_for_one_that_is_skipped(world: World) -> Non
     job = world.register(overlap="REPLACE", **MINUTELY)
     world.tick_at("11:59")
     skip(world, job)
-    world.tick_at("12:00")
-    world.worker().work()
+    world.tick_and_work("12:00")
     assert ran(world, job) == ["11:59"]
     settle(world)
     assert_all_accounted_for(world, job)
@@ -207,8 +206,7 @@ def test_replace_passes_over_no_run_for_two_that_are_skipped(world: World) -> No
     skip(world, job)
     world.tick_at("12:00")
     skip(world, job)
-    world.tick_at("12:01")
-    world.worker().work()
+    world.tick_and_work("12:01")
     assert ran(world, job) == ["11:59"]
     settle(world)
     assert_all_accounted_for(world, job)

@@ -129,9 +129,7 @@ def test_a_skipped_run_whose_executor_was_overtaken_by_a_redrive_starts(world: W
 
     def redrive() -> None:
         world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
-        world.advance(seconds=1)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=1)
 
     world.faults.call_before_next("runs.skip", redrive)
     slow.handle(message)

@@ -115,9 +115,7 @@ def test_a_parent_that_does_not_decode_uses_up_no_attempt(world: World) -> None:
     assert waits.reason == "the runs of its parents cannot be read: run does not decode"
 
     for minute in range(60):
-        world.advance(minutes=1)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(minutes=1)
         if minute == 40:
             assert world.state(b, "12:00") is RunState.PENDING
             world.runs.repair(key)
@@ -141,9 +139,7 @@ def test_a_table_that_does_not_answer_for_the_parents_uses_up_no_attempt(world: 
     assert world.now - at("12:00") < timedelta(seconds=5)
     world.faults.clear()
     for _ in range(5):
-        world.advance(seconds=30)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=30)
     run = world.run(b, "12:00")
     assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
 

@@ -61,9 +61,7 @@ def started() -> World:
 def work(world: World, *times: str) -> None:
     for time in times:
         world.tick_at(time)
-        world.advance(seconds=1)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(seconds=1)
 
 
 def states(world: World, job: Job, *times: str) -> list[RunState | None]:
@@ -341,9 +339,7 @@ def test_an_audit_stores_the_entry_of_a_time_that_comes_earlier(
     assert fires(world) == ["27 11:30", "27 12:00"]
 
     for _ in range(5):
-        world.advance(hours=12)
-        world.tick()
-        world.worker().work()
+        world.advance_and_work(hours=12)
     assert [run.key.scheduled_at.hour for run in world.runs.all.values() if run.attempts] == [11]
     assert fires(world) == ["28 11:30"]
     assert world.job(job.key).state is JobState.ACTIVE
