@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from nextfire.domain.chain import Batch
 from nextfire.domain.errors import UnavailableError
@@ -77,12 +77,19 @@ __all__ = [
     "Script",
     "Stores",
     "memory_stores",
+    "raise_killed",
     "show",
 ]
+
 
 T = TypeVar("T")
 
 _NO_WAIT = timedelta()
+
+
+def raise_killed() -> NoReturn:
+    """The process dies here: for `Faults.call_before_next`, or for a script meanwhile."""
+    raise Killed
 
 
 class MovingClock(Protocol):

@@ -7,7 +7,7 @@ import pytest
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run
 from tests.builders import MINUTELY, RUN_LATEST, at
-from tests.fakes import Killed
+from tests.fakes import Killed, raise_killed
 from tests.world import World
 
 EXCLUSIVE = ["QUEUE", "SKIP", "REPLACE"]
@@ -39,9 +39,6 @@ def lose_the_worker(world: World) -> None:
     delivery = world.worker("lost").receive()
     assert delivery is not None
 
-    def die() -> None:
-        raise Killed
-
-    world.script(meanwhile=die)
+    world.script(meanwhile=raise_killed)
     with pytest.raises(Killed):
         world.worker("lost").handle(delivery)

@@ -20,7 +20,7 @@ from nextfire.domain.run import Run, RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.handled import Disposition
 from tests.builders import at
-from tests.fakes import Killed
+from tests.fakes import Killed, raise_killed
 from tests.world import World
 
 HTTP = {"pool": "default", "http": {"url": "https://api.example.com/hooks"}}
@@ -231,10 +231,7 @@ def lose_the_worker_of_the_second_attempt(world: World, calls: Calls) -> Job:
     world.worker("a").work_one()
     world.tick_at("12:00:10")
 
-    def die() -> None:
-        raise Killed
-
-    calls.meanwhile = die
+    calls.meanwhile = raise_killed
     with pytest.raises(Killed):
         world.worker("a").work_one()
     calls.meanwhile = lambda: None

@@ -14,7 +14,7 @@ from nextfire.domain.ids import dedup_id
 from nextfire.domain.run import Run, RunState
 from tests.builders import a_retry, at
 from tests.dispatched import FAILS, die, dispatched, outcomes, redeliver
-from tests.fakes import Killed
+from tests.fakes import Killed, raise_killed
 from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World
 
@@ -106,10 +106,7 @@ def test_a_death_whose_worker_died_is_published_by_the_next_one(world: World) ->
     dispatched(world, **ONE_ATTEMPT)
     world.script(**FAILS)
 
-    def die() -> None:
-        raise Killed
-
-    world.faults.call_before_next("dead_letters.put", die)
+    world.faults.call_before_next("dead_letters.put", raise_killed)
     with pytest.raises(Killed):
         world.worker("a").work_one()
     world.advance(minutes=2)
@@ -173,10 +170,7 @@ def test_a_redrive_at_once_is_not_taken_for_a_repetition(world: World) -> None:
     job = dispatched(world, retryPolicy={"maxAttempts": 2})
     world.script(**FAILS)
 
-    def die() -> None:
-        raise Killed
-
-    world.faults.call_before_next("runs.advance", die)
+    world.faults.call_before_next("runs.advance", raise_killed)
     with pytest.raises(Killed):
         world.worker("a").work_one()
     world.at("12:02")

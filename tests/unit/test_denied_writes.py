@@ -12,7 +12,7 @@ from nextfire.domain.run import RunState
 from nextfire.usecases.handled import Disposition
 from tests.builders import LEASE, at
 from tests.dispatched import dispatched, log
-from tests.fakes import Killed
+from tests.fakes import Killed, raise_killed
 from tests.world import World
 
 
@@ -83,10 +83,7 @@ def test_a_lease_that_is_extended_at_the_last_moment_keeps_its_owner(
 ) -> None:
     job = dispatched(world, retryPolicy={"maxAttempts": attempts})
 
-    def die() -> None:
-        raise Killed
-
-    world.script(meanwhile=die)
+    world.script(meanwhile=raise_killed)
     with pytest.raises(Killed):
         world.worker("a").work_one()
     run = world.run(job, "12:00")

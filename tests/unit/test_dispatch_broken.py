@@ -9,7 +9,7 @@ import pytest
 
 from nextfire.domain.due import DueEntry, Slot
 from tests.builders import a_fire, at
-from tests.fakes import Killed
+from tests.fakes import Killed, raise_killed
 from tests.unit.dispatching import a_broken_slot, cursor, joined_notes, times
 from tests.world import World
 
@@ -89,10 +89,7 @@ def test_a_copy_of_a_broken_entry_survives_a_crash_after_it_was_overwritten(
     world.due.spoil(slot, tenant="acme", job_id="report")
     world.at("11:59:59")
 
-    def die() -> None:
-        raise Killed
-
-    world.faults.call_before_next(before, die)
+    world.faults.call_before_next(before, raise_killed)
 
     with pytest.raises(Killed):
         world.tick()

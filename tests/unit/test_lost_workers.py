@@ -15,7 +15,7 @@ from nextfire.domain.run import RunState
 from nextfire.usecases.handled import Disposition, Handled
 from tests.builders import LEASE, at
 from tests.dispatched import FAILS, NOON_ONLY, VANISHES, dispatched, outcomes
-from tests.fakes import Killed
+from tests.fakes import Killed, raise_killed
 from tests.world import World
 
 
@@ -211,10 +211,7 @@ def test_a_retry_stored_before_a_crash_does_not_make_two_of_the_run(world: World
     job = dispatched(world)
     world.script(**FAILS)
 
-    def die() -> None:
-        raise Killed
-
-    world.faults.call_before_next("runs.advance", die)
+    world.faults.call_before_next("runs.advance", raise_killed)
     with pytest.raises(Killed):
         world.worker("a").work_one()
     assert world.run(job, "12:00").state is RunState.RUNNING

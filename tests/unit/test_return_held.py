@@ -13,7 +13,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from tests.builders import LEASE, at
-from tests.fakes import Killed, MemoryDelivery, MemoryNotices, show
+from tests.fakes import Killed, MemoryDelivery, MemoryNotices, raise_killed, show
 from tests.world import World
 
 
@@ -29,10 +29,6 @@ class Warnings(MemoryNotices):
 POLLS = timedelta(seconds=2)
 
 
-def die() -> None:
-    raise Killed
-
-
 def give_back(
     world: World, *held: MemoryDelivery, notices: MemoryNotices | None = None
 ) -> Returned:
@@ -45,7 +41,7 @@ def lose_worker(world: World, **fields: object) -> tuple[Job, MemoryDelivery]:
     """A job whose run of 12:00 was running on worker `a` when the worker died."""
     job = world.register(**fields)  # type: ignore[arg-type] # any field of a definition
     world.tick_at("12:00")
-    world.script(meanwhile=die)
+    world.script(meanwhile=raise_killed)
     worker = world.worker("a")
     delivery = worker.receive()
     assert delivery is not None

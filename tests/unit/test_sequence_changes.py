@@ -8,7 +8,7 @@ import pytest
 
 from nextfire.domain.run import RunState
 from nextfire.usecases.read_sequence import read_sequence
-from tests.fakes import Killed
+from tests.fakes import Killed, raise_killed
 from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
 from tests.world import World
 
@@ -103,11 +103,8 @@ def test_a_run_that_is_reopened_when_its_job_is_deleted_ends(world: World) -> No
     world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
     world.tick()
 
-    def die() -> None:
-        raise Killed
-
     # Its executor dies when it has reopened the run; the job is deleted before it is repeated.
-    world.faults.call_before_next("queue.send", die)
+    world.faults.call_before_next("queue.send", raise_killed)
     with pytest.raises(Killed):
         world.worker().work_one()
     assert world.runs.items[key].state is RunState.PENDING
@@ -309,10 +306,7 @@ def test_a_parent_that_is_handed_over_after_a_redrive_of_the_other_reopens_their
     d = world.register("d", **after("a", "b"))
     world.tick_at("12:00")
 
-    def die() -> None:
-        raise Killed
-
-    world.faults.call_before_next("joins.read", die)
+    world.faults.call_before_next("joins.read", raise_killed)
     with pytest.raises(Killed):
         world.worker("a").work_one()
     world.script(exit_code=1)
