@@ -8,10 +8,36 @@ from dataclasses import replace
 from datetime import datetime
 
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.errors import ChangedError, UnavailableError
+from nextfire.domain.errors import ChangedError, NotFoundError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.jobs import JobStore
+
+
+def job_of(jobs: JobStore, key: JobKey) -> Job:
+    """The job, also if it is CANCELLED.
+
+    Raises:
+        NotFoundError: The job never existed.
+    """
+    job = jobs.get(key)
+    if job is None:
+        raise NotFoundError("job", key.job_id)
+    return job
+
+
+def living_job(jobs: JobStore, key: JobKey) -> Job:
+    """The job, if it is not CANCELLED.
+
+    Raises:
+        NotFoundError: The job does not exist, or it is CANCELLED.
+    """
+    job = job_of(jobs, key)
+    if job.state is JobState.CANCELLED:
+        raise NotFoundError("job", key.job_id, "It was deleted.")
+    return job
 
 
 def check_version(job: Job, expected: Collection[str] | None) -> None:

@@ -21,7 +21,7 @@ from nextfire.domain.recurrence import next_instant
 from nextfire.domain.schedule import UNTIMED
 from nextfire.domain.stretch import stretch
 from nextfire.usecases.find_unsent import FindUnsent
-from nextfire.usecases.job_revisions import check_version, contended, revised
+from nextfire.usecases.job_revisions import check_version, contended, living_job, revised
 
 _TRIES = 5  # of a change that races with other changes of the same job
 _NO_LIMIT = 10**12
@@ -82,7 +82,7 @@ class ManageBackfills:
             ChangedError: The job is not in a version of *expected*.
         """
         for _ in range(_TRIES):
-            job = self._living(key)
+            job = living_job(self._jobs, key)
             backfill = job.backfill  # also if it was stopped since
             if backfill is not None and backfill.backfill_id == backfill_id:
                 return job, backfill
@@ -112,7 +112,7 @@ class ManageBackfills:
             ChangedError: The job is not in a version of *expected*.
         """
         for _ in range(_TRIES):
-            job = self._living(key)
+            job = living_job(self._jobs, key)
             check_version(job, expected)
             asked = job.backfilling
             if asked is None:
@@ -121,14 +121,6 @@ class ManageBackfills:
             if self._jobs.update(stopped, None, now):
                 return stopped
         raise contended(key)
-
-    def _living(self, key: JobKey) -> Job:
-        job = self._jobs.get(key)
-        if job is None:
-            raise NotFoundError("job", key.job_id)
-        if job.state is JobState.CANCELLED:
-            raise NotFoundError("job", key.job_id, "It was deleted.")
-        return job
 
     def _select(
         self, job: Job, wanted: BackfillRange, now: datetime

@@ -25,7 +25,7 @@ from nextfire.usecases.check_definition import Limits, check_definition, check_i
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 from nextfire.usecases.job_edges import JobEdges
-from nextfire.usecases.job_revisions import check_version, contended, is_equal, revised
+from nextfire.usecases.job_revisions import check_version, contended, is_equal, job_of, revised
 from nextfire.usecases.reuse_id import check_all_sent, check_made_before
 from nextfire.usecases.revise_job import TRIES, ReviseJob
 
@@ -340,7 +340,7 @@ class ManageJobs:
         Raises:
             NotFoundError: The job never existed.
         """
-        return self._revisions.get(key)
+        return job_of(self._jobs, key)
 
 
 def _first(job: Job) -> FireEntry | None:

@@ -12,7 +12,6 @@ from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import (
     ConflictError,
-    NotFoundError,
     UnavailableError,
 )
 from nextfire.domain.ids import JobKey, RunKey, first_run_id
@@ -28,6 +27,7 @@ from nextfire.domain.replay import Replay, sent_digest
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.check_definition import check_payload_size
 from nextfire.usecases.find_run import FindRun, PendingOccurrence
+from nextfire.usecases.job_revisions import job_of
 
 REQUESTED = "run on request"
 REPLAYED = "sent again on request"
@@ -100,9 +100,7 @@ class RequestRuns:
         size = len(payload.encode()) if payload is not None else 0
         check_payload_size(size)
         check_payload(size, self._quotas.of(key.tenant))
-        job = self._jobs.get(key)
-        if job is None:
-            raise NotFoundError("job", key.job_id)
+        job = job_of(self._jobs, key)
         if job.state is JobState.CANCELLED:
             raise ConflictError("The job is CANCELLED", "Recreate it: it no longer runs.")
         if payload is not None and replay_of is None:

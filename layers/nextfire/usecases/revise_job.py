@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from nextfire.domain.due import DueEntry
-from nextfire.domain.errors import ConflictError, NotFoundError
+from nextfire.domain.errors import ConflictError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import MAX_REPLACED, MAX_REPLACED_BYTES, Job, Replaced, bytes_of
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.find_unsent import FindUnsent
-from nextfire.usecases.job_revisions import check_version, contended
+from nextfire.usecases.job_revisions import check_version, contended, living_job
 
 TRIES = 5
 """Maximum number of tries of a change that races with other changes of the same job."""
@@ -26,17 +26,6 @@ class ReviseJob:
         self._jobs = jobs
         self._limits = limits
         self._unsent = unsent
-
-    def get(self, key: JobKey) -> Job:
-        """The job, also if it is CANCELLED.
-
-        Raises:
-            NotFoundError: The job never existed.
-        """
-        job = self._jobs.get(key)
-        if job is None:
-            raise NotFoundError("job", key.job_id)
-        return job
 
     def revise(
         self,
@@ -57,9 +46,7 @@ class ReviseJob:
             QuotaUsedUpError: It had ended, and the tenant has reached its maximum of jobs.
         """
         for _ in range(TRIES):
-            job = self.get(key)
-            if job.state is JobState.CANCELLED:
-                raise NotFoundError("job", key.job_id, "It was deleted.")
+            job = living_job(self._jobs, key)
             if again and next_revision(job) is None:
                 return job
             check_version(job, expected)

@@ -15,7 +15,7 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore, Written
 from nextfire.domain.run import Run
-from nextfire.usecases.job_revisions import check_version, contended, revised
+from nextfire.usecases.job_revisions import check_version, contended, living_job, revised
 
 SKIPPED = "skipped on request"
 """Default reason."""
@@ -54,7 +54,7 @@ class SkipNext:
         """
         for _ in range(_TRIES):
             now = self._clock.now()
-            job = self._living(key, None)
+            job = living_job(self._jobs, key)
             # Possibly by a repetition of this request that was processed later than the first.
             if asked_at is not None and any(at > asked_at for at in job.skips):
                 return job
@@ -97,7 +97,8 @@ class SkipNext:
         """
         for _ in range(_TRIES):
             now = self._clock.now()
-            job = self._living(key, expected)
+            job = living_job(self._jobs, key)
+            check_version(job, expected)
             at = next((at for at in reversed(job.skips) if at > now), None)
             if at is None:
                 raise NotFoundError(
@@ -121,12 +122,3 @@ class SkipNext:
                     "See the job's executions.",
                 )
         raise contended(key)
-
-    def _living(self, key: JobKey, expected: Collection[str] | None) -> Job:
-        job = self._jobs.get(key)
-        if job is None:
-            raise NotFoundError("job", key.job_id)
-        if job.state is JobState.CANCELLED:
-            raise NotFoundError("job", key.job_id, "It was deleted.")
-        check_version(job, expected)
-        return job

@@ -152,7 +152,7 @@ class ConditionalWrite:
 
 @contextmanager
 def conditional(what: str) -> Iterator[ConditionalWrite]:
-    """As `translated`, for one conditional write: a condition that does not hold is no error."""
+    """As `translated`, for one conditional write. That its condition fails is not an error."""
     write = ConditionalWrite()
     try:
         with translated(what):
