@@ -4,10 +4,10 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Never
 
 import typer
 
+from nextfire.domain.json_text import reject_constant
 from nextfire_cli.documents import Document
 
 SEVERAL = "For several jobs use nextfire apply (a pipeline) or nextfire jobs create-many"
@@ -114,15 +114,11 @@ def _read_json(text: str) -> object:
             an object; a text has half a surrogate pair; or it is nested too deeply.
     """
     try:
-        found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
+        found = json.loads(text, parse_constant=reject_constant, object_pairs_hook=_object)
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return found
-
-
-def _no_constant(name: str) -> Never:
-    raise ValueError(f"{name} is not a JSON value")
 
 
 def _object(pairs: list[tuple[str, object]]) -> Document:

@@ -7,10 +7,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Never
+from typing import Any
 
 from functions.api.problems import MalformedError
 from nextfire.domain.errors import InvalidInputError, shorten
+from nextfire.domain.json_text import reject_constant
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_NESTING = 32
@@ -80,7 +81,7 @@ def read_json(
         ValueError, RecursionError: *text* is not such JSON.
     """
     return json.loads(
-        text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=pairs
+        text, parse_constant=reject_constant, parse_float=_finite, object_pairs_hook=pairs
     )
 
 
@@ -93,10 +94,6 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in times if times[name] > 1)
         raise ValueError(f"the name {shorten(twice)} occurs twice in one object")
     return found
-
-
-def _no_constant(name: str) -> Never:
-    raise ValueError(f"{name} is not a JSON value")
 
 
 def _finite(text: str) -> float:

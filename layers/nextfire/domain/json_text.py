@@ -1,8 +1,11 @@
-"""JSON in the form in which it is stored, sent and measured: without spaces, as UTF-8."""
+"""JSON in the form in which it is stored, sent and measured: without spaces, as UTF-8; and what
+JSON texts must not contain.
+"""
 
 from __future__ import annotations
 
 import json
+from typing import Never
 
 
 def compact_json(value: object) -> str:
@@ -13,3 +16,8 @@ def compact_json(value: object) -> str:
 def json_size(value: object) -> int:
     """Return the number of bytes of *value* as JSON."""
     return len(compact_json(value).encode())
+
+
+def reject_constant(name: str) -> Never:
+    """For `json.loads(parse_constant=…)`: NaN and infinities are not JSON."""
+    raise ValueError(f"{name} is not a JSON value")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Never
+from typing import Any
 
 from nextfire.adapters.dynamodb.fields import (
     EXECUTORS,
@@ -32,7 +32,7 @@ from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import UID, JobKey
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job, Replaced
-from nextfire.domain.json_text import compact_json
+from nextfire.domain.json_text import compact_json, reject_constant
 from nextfire.domain.occurrences import JobState
 
 _CACHED = 4 * 1024
@@ -48,16 +48,12 @@ def _uid(content: str) -> str:
 
 def _payload(text: str) -> Any:
     """Decode strict JSON. Values that a response cannot hold are found here, not in a listing."""
-    return json.loads(text, parse_constant=_reject_constant, parse_float=_finite)
-
-
-def _reject_constant(name: str) -> Never:
-    raise ValueError(f"{name} is not a JSON value")
+    return json.loads(text, parse_constant=reject_constant, parse_float=_finite)
 
 
 def _finite(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _reject_constant(text)
+    return number if math.isfinite(number) else reject_constant(text)
 
 
 def _encode_all_replaced(replaced: Sequence[Replaced]) -> str:
