@@ -162,9 +162,8 @@ def test_a_batch_that_fails_loses_nothing_of_the_others(
     assert len(watcher.release(world.now).dispatched) == BATCH
 
 
-def test_what_was_skipped_is_reported_though_another_batch_fails(
-    world: World, watcher: Dispatch, lanes: Lanes
-) -> None:
+def fly_skips_and_a_run(world: World, watcher: Dispatch) -> None:
+    """Two batches are in flight: occurrences to skip, and a run that is due."""
     poll_at(world, "11:59")
     world.register("late", misfire=SKIP)
     poll_at(world, "12:30")
@@ -172,6 +171,12 @@ def test_what_was_skipped_is_reported_though_another_batch_fails(
     world.register("fresh", type="ONCE", schedule="2026-05-24T12:31:00Z")
     poll_at(world, "12:31")
     watcher.release(world.now)
+
+
+def test_what_was_skipped_is_reported_though_another_batch_fails(
+    world: World, watcher: Dispatch, lanes: Lanes
+) -> None:
+    fly_skips_and_a_run(world, watcher)
 
     lanes.land()
     world.faults.refuse("jobs.get_many")
@@ -218,13 +223,7 @@ def test_finish_waits_for_what_is_in_flight(world: World, watcher: Dispatch) -> 
 def test_finish_reports_what_was_skipped_though_another_batch_fails(
     world: World, watcher: Dispatch, lanes: Lanes
 ) -> None:
-    poll_at(world, "11:59")
-    world.register("late", misfire=SKIP)
-    poll_at(world, "12:30")
-    watcher.release(world.now)
-    world.register("fresh", type="ONCE", schedule="2026-05-24T12:31:00Z")
-    poll_at(world, "12:31")
-    watcher.release(world.now)
+    fly_skips_and_a_run(world, watcher)
     lanes.land()
     world.faults.refuse("jobs.get_many")
 

@@ -184,17 +184,22 @@ def test_the_message_stays_until_the_dispatch_is_stored(world: World) -> None:
     assert world.queued == ["report 12:00"]
 
 
-def test_its_retry_goes_to_the_new_pool(world: World) -> None:
+def retried_after_a_move(world: World, *, saves: bytes) -> Job:
+    """A job that moved after an attempt that saved a checkpoint and failed."""
     job = dispatched(world, retryPolicy={"maxAttempts": 2})
-    world.script(exit_code=1, saves=b"1")
+    world.script(exit_code=1, saves=saves)
     world.worker("a").work_one()
     move(world, job)
     world.advance(seconds=30)
     world.tick()
     world.worker("a").work_one()
     world.tick()
-
     world.worker("b", pool="batch").work_one()
+    return job
+
+
+def test_its_retry_goes_to_the_new_pool(world: World) -> None:
+    job = retried_after_a_move(world, saves=b"1")
 
     run = world.run(job, "12:00")
     assert run.state is RunState.SUCCEEDED
@@ -203,16 +208,7 @@ def test_its_retry_goes_to_the_new_pool(world: World) -> None:
 
 
 def test_a_large_checkpoint_that_the_old_pool_has_is_not_silently_lost(world: World) -> None:
-    job = dispatched(world, retryPolicy={"maxAttempts": 2})
-    world.script(exit_code=1, saves=LARGE)
-    world.worker("a").work_one()
-    move(world, job)
-    world.advance(seconds=30)
-    world.tick()
-    world.worker("a").work_one()
-    world.tick()
-
-    world.worker("b", pool="batch").work_one()
+    job = retried_after_a_move(world, saves=LARGE)
 
     run = world.run(job, "12:00")
     assert run.checkpoint is not None

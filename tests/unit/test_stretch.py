@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -97,8 +97,8 @@ def test_counting_many_finds_as_many_as_a_walk(
     assert counted == min(len([*walk]), at_most)
 
 
-def test_counting_many_walks_over_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    walked = []
+def recording(walked: list[Occurrence]) -> Callable[[Schedule, datetime], Iterator[Occurrence]]:
+    """The occurrences of a cron, which are added to *walked*."""
     walk = recurrence.cron_occurrences
 
     def watched(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
@@ -106,6 +106,12 @@ def test_counting_many_walks_over_few(monkeypatch: pytest.MonkeyPatch) -> None:
             walked.append(each)
             yield each
 
+    return watched
+
+
+def test_counting_many_walks_over_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[Occurrence] = []
+    watched = recording(walked)
     monkeypatch.setattr(recurrence, "cron_occurrences", watched)
     monkeypatch.setitem(recurrence._SOURCES, ScheduleType.CRON, watched)  # noqa: SLF001
     schedule = Schedule(ScheduleType.CRON, "* * * * *", "UTC", NOON)
@@ -118,15 +124,8 @@ def test_counting_many_walks_over_few(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_counting_decades_walks_only_over_what_clock_changes_repeat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    walked = []
-    walk = recurrence.cron_occurrences
-
-    def watched(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
-        for each in walk(schedule, after):
-            walked.append(each)
-            yield each
-
-    monkeypatch.setattr(module, "cron_occurrences", watched)
+    walked: list[Occurrence] = []
+    monkeypatch.setattr(module, "cron_occurrences", recording(walked))
     since = datetime.fromisoformat("1971-01-01T00:00:00+00:00")
     schedule = Schedule(ScheduleType.CRON, "* * * * *", "America/New_York", since)
 
@@ -209,14 +208,8 @@ def test_the_last_occurrence_that_max_runs_allows(until: str, last: str | None) 
 def test_the_last_run_of_many_is_not_looked_for_in_the_future(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    walked = []
-    walk = recurrence.cron_occurrences
-
-    def watched(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
-        for each in walk(schedule, after):
-            walked.append(each)
-            yield each
-
+    walked: list[Occurrence] = []
+    watched = recording(walked)
     monkeypatch.setattr(recurrence, "cron_occurrences", watched)
     monkeypatch.setitem(recurrence._SOURCES, ScheduleType.CRON, watched)  # noqa: SLF001
 
