@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from aws_cdk import Duration, RemovalPolicy
@@ -74,6 +75,17 @@ class Stores(Construct):
         self._remove_data = settings.remove_data
         self._enforce_ssl = settings.enforce_ssl
         self._is_first = self.node.try_get_context(FIRST_DEPLOYMENT) is not None
+        self._private_bucket = partial(
+            s3.Bucket,
+            self,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            # One KMS request for many objects instead of one per object.
+            bucket_key_enabled=True if key else None,
+            enforce_ssl=self._enforce_ssl,
+        )
         adopt = settings.adopt
         self.jobs = self._table(
             "Jobs",
@@ -148,25 +160,13 @@ class Stores(Construct):
 
         self.audit = self._audit_bucket(adopt.audit, settings.audit_lock)
 
-    @property
-    def _encryption(self) -> s3.BucketEncryption:
-        return s3.BucketEncryption.KMS if self._key else s3.BucketEncryption.S3_MANAGED
-
     def _audit_bucket(self, existing: str | None, lock: AuditLockSettings | None) -> s3.IBucket:
         """The bucket of the audit chain. With a *lock* it is always retained."""
         if existing:
             return s3.Bucket.from_bucket_name(self, "Audit", existing)
         retained = lock is not None or not self._remove_data
-        bucket = s3.Bucket(
-            self,
+        bucket = self._private_bucket(
             "Audit",
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            encryption=self._encryption,
-            encryption_key=self._key,
-            # One KMS request for many objects instead of one per object.
-            bucket_key_enabled=True if self._key else None,
-            enforce_ssl=self._enforce_ssl,
             versioned=True,
             # Enabled from the start, so that a lock can be set later without a new bucket.
             object_lock_enabled=True,
@@ -240,16 +240,8 @@ class Stores(Construct):
     ) -> s3.IBucket:
         if existing:
             return s3.Bucket.from_bucket_name(self, construct_id, existing)
-        bucket = s3.Bucket(
-            self,
+        bucket = self._private_bucket(
             construct_id,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            encryption=self._encryption,
-            encryption_key=self._key,
-            # One KMS request for many objects instead of one per object.
-            bucket_key_enabled=True if self._key else None,
-            enforce_ssl=self._enforce_ssl,
             versioned=versioned,
             lifecycle_rules=list(lifecycle_rules),
             removal_policy=self._removal_policy,
