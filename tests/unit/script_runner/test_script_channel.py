@@ -88,7 +88,7 @@ def test_a_value_is_kept_if_all_its_readers_can_decode_it(run: Runner) -> None:
     assert end.result == watch.saved == b"[" * 200 + b"]" * 200
 
 
-@pytest.mark.parametrize("levels", [980, 5000])
+@pytest.mark.parametrize("levels", [901, 5000])
 def test_a_checkpoint_that_an_older_version_kept_may_be_too_deep(run: Runner, levels: int) -> None:
     source = """
         import nextfire_job

@@ -29,6 +29,8 @@ from nextfire.domain.ports.scripts import Supervisor
 _READ_BYTES = 64 * 1024
 _MAX_REQUEST = 4 * MAX_VALUE_BYTES
 """Larger than a value: a request may hold blanks and escapes that the stored value does not."""
+_MAX_LOADED = 900
+"""Levels of a checkpoint that Python 3.11 decodes; later releases decode more."""
 _TOO_DEEP = f"the value is nested more than {MAX_NESTING} levels deep; flatten it"
 _SAVE_BURST = 10
 _SAVE_EVERY = 0.1  # seconds per save after a burst: each save costs a write to DynamoDB
@@ -122,8 +124,7 @@ class Channel:
     def _answer(self, request: object) -> dict[str, Any]:
         match request:
             case {"op": "checkpoint.load"}:
-                kept = self._supervisor.checkpoint()
-                return {"ok": True, "value": None if kept is None else json.loads(kept)}
+                return {"ok": True, "value": _kept(self._supervisor.checkpoint())}
             case {"op": "upstream"}:
                 runs = self._upstream
                 return {"ok": True, "value": {} if runs is None else json.loads(runs)}
@@ -151,6 +152,15 @@ class Channel:
         if self._saves < 1:
             time.sleep(_SAVE_EVERY)
         self._saves -= 1
+
+
+def _kept(checkpoint: bytes | None) -> Any:
+    """The value of *checkpoint*; rejects one of an older version that scripts cannot decode."""
+    if checkpoint is None:
+        return None
+    if is_nested_too_deeply(checkpoint, _MAX_LOADED):
+        raise ValueError(_TOO_DEEP)
+    return json.loads(checkpoint)
 
 
 def _line(answer: dict[str, Any]) -> bytes:
