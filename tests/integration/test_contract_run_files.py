@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.exceptions import ClientError
 
+from nextfire.adapters.aws.errors import RefusedError
 from nextfire.adapters.files.run_files import FileRunFiles
 from nextfire.adapters.s3.run_files import S3RunFiles
 from nextfire.domain.ids import RunFolder
@@ -114,8 +114,8 @@ class _Confined:
             raise self._error()
         return self._client.list_objects_v2(**request)
 
-    def _error(self) -> ClientError:
-        return ClientError({"Error": {"Code": "AccessDenied"}}, "GetObject")
+    def _error(self) -> RefusedError:
+        return RefusedError({"Error": {"Code": "AccessDenied"}}, "GetObject")
 
 
 @on_aws
@@ -126,7 +126,7 @@ def test_an_absent_file_is_told_from_one_that_may_not_be_read(s3: S3Client, buck
 
     assert files.get(FOLDER, "checkpoint/1") is None
     assert files.get(FOLDER, "checkpoint/") is None, "another name begins with this one"
-    with pytest.raises(ClientError):
+    with pytest.raises(RefusedError):
         files.get(FOLDER, "checkpoint/2")
-    with pytest.raises(ClientError):
+    with pytest.raises(RefusedError):
         files.get(RunFolder(RUN, "batch"), "checkpoint/1")
