@@ -23,6 +23,7 @@ from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
+from nextfire.adapters.bounded_head import BoundedHead
 from nextfire.adapters.packages.index_pages import rewrite_links
 from nextfire.dataclass import dataclass, field
 from nextfire.domain.packages import LOOPBACK, PUBLIC_INDEX, check_index, normalized
@@ -279,7 +280,7 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = "127.0.0.1", int(self.socket.getsockname()[1])
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHead, BaseHTTPRequestHandler):
     timeout = _REQUEST_TIMEOUT
     server_version = "nextfire"
     sys_version = ""

@@ -19,12 +19,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.bounded_head import BoundedHead
 from nextfire.dataclass import dataclass, field
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
@@ -46,7 +46,6 @@ _TURN_SECONDS = 3.0
 _MAX_PENDING = 32
 """Maximum number of connections with an incomplete request; beyond it the oldest is closed."""
 _REQUEST_TIMEOUT = 5  # seconds until a request must be complete
-_MAX_HEAD = 16 * 1024  # bytes of a request
 _MAX_PER_LOAN = 8  # concurrent requests of one loan
 _POLL = 0.1  # seconds between checks for `close` and request timeouts
 _NOT_IN_SESSION_NAME = re.compile(r"[^A-Za-z0-9_+=,.@-]")
@@ -301,31 +300,11 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = "127.0.0.1", int(self.socket.getsockname()[1])
 
 
-class _Head:
-    """The head of a request in *file*, up to `_MAX_HEAD` bytes."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._left = file, _MAX_HEAD
-        self.close = file.close
-
-    def readline(self, _most: int) -> bytes:
-        """Return the next line, or raise `LineTooLong`, to which the handler responds with 431."""
-        line: bytes = self._file.readline(self._left + 1)
-        self._left -= len(line)
-        if self._left < 0:
-            raise LineTooLong("head")
-        return line
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHead, BaseHTTPRequestHandler):
     timeout = _REQUEST_TIMEOUT
     server_version = "nextfire"
     sys_version = ""
     server: _Server
-
-    def setup(self) -> None:
-        super().setup()
-        self.rfile: Any = _Head(self.rfile)
 
     def do_GET(self) -> None:
         self.server.has_come(self.request)
