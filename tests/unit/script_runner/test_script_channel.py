@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from textwrap import dedent
 
 import pytest
@@ -251,6 +252,19 @@ def test_flood_of_requests_does_not_delay_the_timeout(run: Runner) -> None:
     end = run(flood, watch=watch, timeout=1)
 
     assert end.timed_out
+
+
+def test_flood_of_large_requests_takes_a_share_of_the_cpu_only(run: Runner) -> None:
+    """Parsing them takes the interpreter's lock, which all runs of the executor need."""
+    flood = """
+        line = b'{"op": "result", "value": [' + b"1," * 400_000 + b"1]}"
+        while True: ask(line)
+    """
+    before = time.thread_time()
+
+    assert run(ASK + dedent(flood), timeout=4).timed_out
+
+    assert time.thread_time() - before < 1.5
 
 
 def test_request_without_an_end_is_refused(run: Runner) -> None:

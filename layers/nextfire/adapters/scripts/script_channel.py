@@ -21,6 +21,7 @@ import socket
 import time
 from typing import Any, Never
 
+from nextfire.adapters.scripts.bounded_server import CpuThrottle
 from nextfire.domain.attempt import MAX_NESTING, MAX_VALUE_BYTES, is_nested_too_deeply
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.masking import Masker
@@ -34,6 +35,11 @@ _MAX_LOADED = 900
 _TOO_DEEP = f"the value is nested more than {MAX_NESTING} levels deep; flatten it"
 _SAVE_BURST = 10
 _SAVE_EVERY = 0.1  # seconds per save after a burst: each save costs a write to DynamoDB
+_SHARE_OF_CORE = 0.02
+"""Fraction of a core that one script's requests may use after a burst: all runs of the executor
+share the interpreter's lock.
+"""
+_MAX_PAUSE = 1.0  # seconds, in which the run is not supervised
 
 
 class Channel:
@@ -62,6 +68,8 @@ class Channel:
         self._ending = False
         self._saves = float(_SAVE_BURST)
         self._saved_at = time.monotonic()
+        self._spent = 0.0
+        self._pace = CpuThrottle(lambda: _SHARE_OF_CORE, now=time.monotonic(), spent=0.0)
         self.result: bytes | None = None
 
     def fileno(self) -> int:
@@ -107,7 +115,12 @@ class Channel:
             line = bytes(self._request[:end])
             del self._request[: end + 1]
             self._searched = 0
+            before = time.thread_time()
             self._reply = self._reply_to(line)
+            self._spent += time.thread_time() - before
+            delay = self._pace.delay(now=time.monotonic(), spent=self._spent)
+            if delay > 0:
+                time.sleep(min(delay, _MAX_PAUSE))
 
     def _reply_to(self, line: bytes) -> bytes:
         named = {}
