@@ -47,6 +47,7 @@ def test_a_dead_run_is_redriven_with_its_due_entry(dead: Dead) -> None:
     assert found == again.run
     assert (found.state, found.dispatch, found.tries, found.attempt) == (RunState.PENDING, 3, 0, 1)
     assert [(a.number, a.outcome) for a in found.attempts] == [(1, AttemptOutcome.FAILED)]
+    assert found.fence_base == run.fence == 1
     assert [(e.run_id, e.dispatch, e.at) for e in dead.dispatches()] == [(run.key.run_id, 3, NOON)]
     taken = claim(dead.store, a_message(dispatch=3), mark="t2", worker="b")
     assert (taken.taken, taken.run.attempt, taken.run.tries) == (True, 2, 1)
@@ -165,6 +166,7 @@ def test_a_run_that_was_cancelled_or_skipped_is_redriven(dead: Dead) -> None:
         found = stored(dead, run)
         assert (found.state, found.dispatch, found.finished_at) == (RunState.PENDING, 3, None)
         assert found.restarted
+        assert found.fence_base == run.fence
         assert claim(dead.store, a_message(run.key, dispatch=3)).taken
     assert len(dead.entries()) == 2
 
@@ -190,6 +192,7 @@ def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
     found = stored(dead, run)
     assert found.skipped_by_parents
     assert (found.reason, found.attempt, found.tries) == ("runs again after a", 1, 0)
+    assert found.fence_base == run.fence == 1
     other = dead.store.await_parents(run, run.awaiting_parents("runs again after b"))
     assert other == Claim(found, taken=True), "of two, the first is recorded"
     assert (
