@@ -29,7 +29,7 @@ from nextfire.domain.attempt import (
     Value,
     last_closed,
 )
-from nextfire.domain.ids import RunFolder, RunKey
+from nextfire.domain.ids import RunFolder, RunKey, unsent_dispatch
 from nextfire.domain.replay import Replay
 
 
@@ -259,9 +259,8 @@ class Run:
         return replace(
             self,
             state=RunState.PENDING,
-            # The next number may be in flight: a worker can die after sending its retry and before
-            # recording it. The queue would drop the redrive's message as a duplicate.
-            dispatch=self.dispatch + 2,
+            # A user cancels a run that waits without knowing its dispatch.
+            dispatch=unsent_dispatch(self.dispatch, recorded=self.state is not RunState.CANCELLED),
             attempt_base=self.attempt,
             fence_base=self.fence,
             restarted=self.restarted or not self.skipped_by_parents,
