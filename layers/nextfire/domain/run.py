@@ -252,9 +252,9 @@ class Run:
             reason=result.reason,
         )
 
-    def redriven(self, reason: str, now: datetime) -> Run:
-        """Return the run, which has ended without success, redriven: with all attempts of its job's
-        policy, keeping its history.
+    def redriven(self, reason: str, now: datetime, *, by_user: bool = True) -> Run:
+        """Return the run, which has ended without success, redriven, by a user or because a parent
+        ended again: with all attempts of its job's policy, keeping its history.
         """
         return replace(
             self,
@@ -263,7 +263,7 @@ class Run:
             dispatch=unsent_dispatch(self.dispatch, recorded=self.state is not RunState.CANCELLED),
             attempt_base=self.attempt,
             fence_base=self.fence,
-            restarted=self.restarted or not self.skipped_by_parents,
+            restarted=self.restarted or by_user,
             not_before=now,
             finished_at=None,
             cancel_requested=False,

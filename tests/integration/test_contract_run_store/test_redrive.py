@@ -171,6 +171,17 @@ def test_a_run_that_was_cancelled_or_skipped_is_redriven(dead: Dead) -> None:
     assert len(dead.entries()) == 2
 
 
+def test_a_user_redrives_a_run_that_was_skipped_because_of_a_parent(dead: Dead) -> None:
+    run = dead.store.skip(Run.skipped(run_key(), "trigger rule ALL_SUCCEEDED: a FAILED", NOON))
+    to = run.redriven("again", NOON)
+    entry = a_retry(run.key, NOON, dispatch=to.dispatch)
+
+    assert dead.store.redrive(to, entry, NOON, was=RunState.SKIPPED).taken
+
+    assert stored(dead, run) == to
+    assert to.restarted
+
+
 def test_a_range_record_is_not_redriven(dead: Dead) -> None:
     run = dead.store.skip(Run.skipped(run_key(), "missed", NOON, covered_to=at("14:00"), covered=3))
     to = run.redriven("again", NOON)

@@ -109,14 +109,20 @@ class RunRequests:
         return Written.DONE if stored == put["Item"] else Written.CHANGED
 
     def redrive(
-        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+        self,
+        run: Run,
+        entry: DueEntry,
+        now: datetime,
+        *,
+        was: RunState = RunState.DEAD,
+        by_user: bool = True,
     ) -> Claim:
         attempts = "attempt = :base" if run.attempt_base else _NO_ATTEMPT
-        # Executors redrive what was SKIPPED because of its parents, so without a pool. They may not
-        # write these, and it has no other values.
+        # Executors redrive what was SKIPPED because of its parents. They may not write these, and
+        # it has no other values.
         base, cancel_reason = "", ""
         of_user: dict[str, object] = {}
-        if was is not RunState.SKIPPED or run.pool is not None:
+        if by_user:
             base = "attempt_base = :base, fence_base = :fence, restarted = :yes, "
             cancel_reason = "cancel_reason, "
             of_user = {":yes": True, ":fence": run.fence_base}
