@@ -70,7 +70,10 @@ def test_a_run_that_was_skipped_after_it_waited_starts_again(world: World, calls
     assert redrive(world, job) is RunState.SUCCEEDED
 
 
-def test_a_run_on_request_that_the_overlap_policy_skipped_starts_again(world: World) -> None:
+@pytest.mark.parametrize("received_again", [False, True])
+def test_a_run_on_request_that_the_overlap_policy_skipped_starts_again(
+    world: World, *, received_again: bool
+) -> None:
     """The earlier run has ended by now, but it had not when this one was due."""
     job = world.register(**MANUAL, overlap="SKIP")
     first = run_now(world, job, "1")
@@ -85,8 +88,12 @@ def test_a_run_on_request_that_the_overlap_policy_skipped_starts_again(world: Wo
     assert states == [RunState.SUCCEEDED, RunState.SKIPPED]
 
     world.sequences.redrive(second.key, "report", downstream=False, reason=None)
+    if received_again:
+        [message] = (each for each in world.queue.log if each.key == second.key)
+        world.queue.queues["default"].send(message.encode(), group="again", dedup="again")
+        world.worker().work_one()
     world.tick()
-    world.worker().work_one()
+    world.worker().work()
 
     assert stored(world, second).state is RunState.SUCCEEDED
 

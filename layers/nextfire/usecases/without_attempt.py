@@ -89,7 +89,7 @@ class WithoutAttempt:
         known = self._runs.get(key) if message.dispatch > 1 else None
         if known is not None and known.state.ended:  # do not count it, or probe with it
             return self._outcomes.settled(job, known, f"has ended {known.state}")
-        if known is not None and (known.fence > 0 or known.restarted):
+        if known is not None and known.fence > 0:
             return None
         covered = decide_covered(job, key, now, lambda: self._near_ranges(key))
         # A run that was claimed keeps its record, and this message continues it.
@@ -104,7 +104,7 @@ class WithoutAttempt:
         dispatched_at, dispatch = message.dispatched_at, message.dispatch
         skipped = Run.skipped(key, reason, now, pool=self._pool, dispatched_at=dispatched_at)
         run = self._runs.skip(replace(skipped, dispatch=dispatch))
-        if run.state is RunState.PENDING and run.on_request:
+        if run.state is RunState.PENDING and run.on_request and not run.restarted:
             # Only its record has the trigger; only a few runs need this second check.
             reason = decide_pickup(job, key, now, self._before(key), trigger=run.trigger)
             if reason is not None:
