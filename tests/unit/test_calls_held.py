@@ -21,7 +21,6 @@ from tests.fakes import Killed
 from tests.unit.auditing import purge
 from tests.unit.backfilling import backfilled, begin
 from tests.unit.limited import ONCE, a_world
-from tests.unit.requested import MANUAL, run_now
 from tests.unit.sequencing import after
 from tests.unit.test_calls_executed import (
     FAILED,
@@ -228,23 +227,6 @@ def test_a_run_that_was_cancelled_while_it_waited_is_no_probe(world: World, call
 
     assert handled.reason == "has ended CANCELLED"
     assert len(calls.first) == admitted
-
-
-def test_a_run_that_was_cancelled_before_its_first_dispatch_is_admitted(
-    world: World, calls: Calls
-) -> None:
-    """A known defect: it makes no call, but it can be the probe of its endpoint. Its record is not
-    read before, which would cost a read for each run.
-    """
-    job = world.register(target=HTTP, **MANUAL)
-    run = run_now(world, job)
-    world.manage_runs.cancel(run.key, None)
-    world.tick()
-
-    handled = world.worker("a").work_one()
-
-    assert (handled.reason, calls.made) == ("has ended CANCELLED", [])
-    assert calls.first == [True]
 
 
 def test_a_lost_run_whose_endpoint_is_paused_waits_for_a_dispatch_after_the_received_one(
