@@ -5,8 +5,8 @@ message is about its parents or children.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
+from nextfire.dataclass import replace
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import decide_covered, decide_pickup, range_over
 from nextfire.domain.ids import RunKey
