@@ -35,6 +35,8 @@ They are `{"message": "…"}`, not problem documents. `nextfire.Client` and the 
 like any other error, with a remedy.
 """
 _MARK = "written by `make docs`. -->\n"
+_RENAMED = {413: "Content Too Large", 422: "Unprocessable Content"}
+"""Names that Python has from 3.13 on, by RFC 9110."""
 
 
 def page() -> str:
@@ -82,14 +84,18 @@ def _errors(document: dict[str, Any]) -> Iterator[str]:
             if media in response["content"]
         ]
         status = HTTPStatus[name]
-        yield f"| {int(status)} {status.phrase} | {', '.join(by)} | {response['description']} |"
+        yield f"| {_status(status)} | {', '.join(by)} | {response['description']} |"
 
 
 def _gateways() -> Iterator[str]:
     yield "| status | when | what to do |\n|---|---|---|"
     for status, when in sorted(BY_THE_GATEWAY.items()):
         remedy = _cell(BY_GATEWAY[status].remedy)
-        yield f"| {int(status)} {status.phrase} | {when} | {remedy} |"
+        yield f"| {_status(status)} | {when} | {remedy} |"
+
+
+def _status(status: HTTPStatus) -> str:
+    return f"{int(status)} {_RENAMED.get(status, status.phrase)}"
 
 
 def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:

@@ -109,8 +109,8 @@ def list_(
     for event in events:
         by = event.get("by") or {}
         names = (by.get(name, "-") for name in ("tenant", "principal", "operation"))
-        at, item = by.get("at", event["writtenAt"]), _item(event)
-        cells = (event["number"], at, *names, event["table"], item)
+        at = by.get("at") or event.get("writtenAt", "-")
+        cells = (event.get("number", "-"), at, *names, event.get("table", "-"), _item(event))
         table.add_row(*(Text(str(cell)) for cell in cells))
     caller.show({"items": events}, table)
 
@@ -185,7 +185,7 @@ def _document(found: Verified) -> dict[str, object]:
 def _place(event: dict[str, object] | None) -> dict[str, object] | None:
     if event is None:
         return None
-    return {name: event[name] for name in ("number", "writtenAt", "recordedAt")}
+    return {name: event.get(name) for name in ("number", "writtenAt", "recordedAt")}
 
 
 def _summary(found: Verified) -> Text:
@@ -193,7 +193,7 @@ def _summary(found: Verified) -> Text:
         return Text("No events.")
     return Text(
         f"{found.count} events verified, {found.first['number']} to {found.last['number']}\n"
-        f"first      {found.first['recordedAt']}\n"
-        f"last       {found.last['recordedAt']}\n"
+        f"first      {found.first.get('recordedAt', '-')}\n"
+        f"last       {found.last.get('recordedAt', '-')}\n"
         f"head hash  {found.last['hash']}"
     )

@@ -39,6 +39,9 @@ AT_ONCE = 50
 """Number of executions that one request redrives."""
 _SIDE_BY_SIDE = 5
 _SHOWN_OF_A_BODY = 200
+_HIDDEN = (
+    "SQS returns at most 10 of a message group at a time, and none that another command holds."
+)
 
 Pool = Annotated[str, typer.Option(help="The pool.")]
 Stack = Annotated[
@@ -88,10 +91,7 @@ def list_(
     if len(held) >= limit and total > limit:
         caller.say(f"There are more than {limit}: raise --limit.")
     elif total > len(held):
-        caller.say(
-            f"About {counted(total - len(held), 'more message')} not shown: SQS returns at most 10"
-            " of a message group at a time, and none that another command holds."
-        )
+        caller.say(f"About {counted(total - len(held), 'more message')} not shown: {_HIDDEN}")
 
 
 @app.command()
@@ -128,7 +128,7 @@ def redrive(
     queue = None if not named and _is_embedded(caller) else _queue(caller, pool, stack, queue_url)
     tenant = caller.tenant()
     first = moment(since, "--since (--from)", datetime.fromtimestamp(time.time(), UTC))
-    done = _Redriven(has_queue=queue is not None)
+    done, left = _Redriven(has_queue=queue is not None), 0
     try:
         with progress(caller, "executions", None) as tell:
             for answer in _redriving(client, pool, first, reason):
@@ -136,15 +136,19 @@ def redrive(
                 done.skipped += answer["skipped"]
                 tell(len(done.redriven))
         if queue is not None:
-            with progress(caller, "messages", queue.count()[0]) as tell:
+            left = total = queue.count()[0]
+            with progress(caller, "messages", total) as tell:
                 for looked_at in _clearing(client, queue, tenant, done):
                     tell(looked_at)
+                    left = total - looked_at
     except CliError as error:
         if not done.redriven:
             raise
         so_far = f"{len(done.redriven)} redriven so far: repeat the command to continue."
         raise CliError(error.problem, f"{error.remedy}\n{so_far}".strip()) from error
     caller.show(done.document(), done.view())
+    if left > 0:
+        caller.say(f"About {counted(left, 'more message')} not looked at: {_HIDDEN}")
 
 
 @app.command()
@@ -235,11 +239,8 @@ def _clearing(
     with _shown_again(queue, held), ThreadPoolExecutor(_SIDE_BY_SIDE) as executor:
         while letters := [each for each in queue.receive() if each.message_id not in held]:
             held |= {each.message_id: each for each in letters}
-            stay = dict(
-                zip(
-                    letters, executor.map(lambda x: _stays(client, x, tenant), letters), strict=True
-                )
-            )
+            reasons = executor.map(lambda letter: _stays(client, letter, tenant), letters)
+            stay = dict(zip(letters, reasons, strict=True))
             deleted = queue.delete(letter for letter, why in stay.items() if why is None)
             for letter, why in stay.items():
                 if letter.message_id in deleted:

@@ -62,13 +62,13 @@ class CallerAccess:
             )
 
 
-_ALL = CallerAccess()
-_reach: ContextVar[CallerAccess | None] = ContextVar("reach", default=_ALL)
+_reach: ContextVar[CallerAccess | None] = ContextVar("reach", default=None)
+"""None: no caller is known, in a thread without the context of a request too; no access."""
 
 
 @contextmanager
 def without_access() -> Iterator[None]:
-    """In this context, the stores raise an error until `set_access` sets the caller."""
+    """In this context, no caller is known until `set_access` sets one; then, none again."""
     token = _reach.set(None)
     try:
         yield

@@ -43,6 +43,10 @@ from nextfire.wiring.watcher_ports import watcher_ports
 _BACKLOG = 256
 _THREADS = 8
 """Threads that read requests and send responses; the API's handler runs in one at a time."""
+_CONNECTIONS = 500
+"""Maximum number of open connections; further ones wait until others have been idle for two
+minutes. Below the usual limit of open files, 1,024.
+"""
 
 
 _AUDIT_EVERY = timedelta(minutes=15)
@@ -98,6 +102,8 @@ def _serve(listening: socket.socket) -> int:
         gateway,
         sockets=[listening],
         threads=_THREADS,
+        connection_limit=_CONNECTIONS,
+        asyncore_use_poll=True,
         max_request_body_size=MAX_REQUEST_BYTES,
         ident=None,
         _quiet=True,

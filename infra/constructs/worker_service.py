@@ -106,6 +106,8 @@ class WorkerService(Construct):
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
             min_healthy_percent=100,
             max_healthy_percent=200,
+            # By default ECS stops tasks to even out zones, maybe also those that are protected.
+            availability_zone_rebalancing=ecs.AvailabilityZoneRebalancing.DISABLED,
             propagate_tags=ecs.PropagatedTagSource.SERVICE,
         )
         # Created after, and deleted before, what tasks need to start and to hand their runs back.

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
@@ -27,7 +28,7 @@ from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch.reader import READ_AT_MOST
 from nextfire.usecases.dispatch.tick import POLL_EVERY
 from nextfire.usecases.watch import ENOUGH
-from nextfire_cli.cost.model import Load, bill, monitoring
+from nextfire_cli.cost.model import Load, PoolKind, bill, monitoring
 from nextfire_cli.cost.prices import costs
 from nextfire_cli.flags import FLAGS
 from tests.builders import NOON
@@ -301,3 +302,18 @@ def test_the_cost_of_an_idle_month_is_that_of_the_command() -> None:
     assert f"| {month:.1f} USD; " in README.read_text()
     assert f"A stack without runs costs {month - shown:.1f} USD a month." in page
     assert f"In addition {shown:.2f} USD" in page.replace("\n", " ")
+
+
+def test_the_cost_of_a_million_runs_is_that_of_the_command() -> None:
+    page = (ROOT / "docs" / "operate" / "cost.md").read_text()
+    pools: tuple[PoolKind, ...] = ("lambda", "fargate")
+    slow, fast = (
+        [Load(rate * 3_600, rate * 86_400, pool) for pool in pools] for rate in (10, 1_000)
+    )
+    small = replace(slow[1], task_cpu=256, task_memory=1024)
+
+    for load in (*slow, small, *fast):
+        kinds = load, replace(load, recovery=False, batch_size=10), replace(load, steady=True)
+        assert " | ".join(f"{bill(each).per_million:.2f}" for each in kinds) in page
+    figures = ", ".join(f"{bill(load).per_million:.2f} USD" for load in fast)
+    assert figures in README.read_text()

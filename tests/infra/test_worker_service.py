@@ -189,6 +189,13 @@ def test_service_goes_back_to_what_worked(fargate: Template) -> None:
     assert "DesiredCount" not in service, "a deployment would undo the scaling"
 
 
+def test_ecs_does_not_move_tasks_to_other_zones(fargate: Template) -> None:
+    """It does by default, and protection is documented for scale-in and deployments only."""
+    service = of_pool(fargate, "ECS::Service", "WorkersEtl")
+
+    assert service["AvailabilityZoneRebalancing"] == "DISABLED"
+
+
 def test_tasks_are_from_none_to_as_many_as_asked_for(fargate: Template) -> None:
     target = of_pool(fargate, "ApplicationAutoScaling::ScalableTarget", "WorkersEtl")
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from functions.api.routes.many_jobs import MAX_BATCH_JOBS
-from functions.api.services import services
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.domain.errors import UnavailableError
@@ -253,7 +252,7 @@ class TestByLabel:
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch, what: str
     ) -> None:
         """A query may return a state before the latest writes."""
-        page = services().job_store.list(TENANT, cursor=None, limit=20)
+        page = system.jobs.list(TENANT, cursor=None, limit=20)
         system.call("PATCH", "/v1/jobs/a", {"labels": {"team": "web"}})
         system.call("PATCH", "/v1/jobs/b", {"name": "still of the team"})
         system.call("DELETE", "/v1/jobs/c")
@@ -269,9 +268,9 @@ class TestByLabel:
     def test_a_job_that_ends_meanwhile_is_not_changed(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        page = services().job_store.list(TENANT, cursor=None, limit=20)
+        page = system.jobs.list(TENANT, cursor=None, limit=20)
         system.call("PATCH", "/v1/jobs/a", {"name": "so that it is read again"})
-        assert services().job_store.complete(system.job("a"), SystemClock().now())
+        assert system.jobs.complete(system.job("a"), SystemClock().now())
         with monkeypatch.context() as patch:
             patch.setattr(DynamoDbJobStore, "list", lambda *_, **__: page)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nextfire.adapters.aws.errors import RefusedError
 from nextfire.adapters.files.run_files import FileRunFiles
 from nextfire.adapters.s3.run_files import S3RunFiles
 from nextfire.domain.ids import RunFolder
@@ -89,3 +90,43 @@ def test_files_of_a_version_that_did_not_separate_pools_are_found(
     found = S3RunFiles(s3, bucket=bucket).get(RunFolder(RUN, None), "log/000001/000000.jsonl")
 
     assert found == b"line"
+
+
+class _Confined:
+    """S3 for an executor, which may list only names below the prefix of its pool. Of an absent
+    object S3 says so only if the caller may list the bucket, and a GET has no prefix.
+    """
+
+    def __init__(self, client: S3Client, *, denied: str = "") -> None:
+        self._client = client
+        self._denied = denied
+
+    def get_object(self, **request: Any) -> Any:
+        if self._denied and request["Key"].endswith(self._denied):
+            raise self._error()
+        try:
+            return self._client.get_object(**request)
+        except self._client.exceptions.NoSuchKey as error:
+            raise self._error() from error
+
+    def list_objects_v2(self, **request: Any) -> Any:
+        if not request.get("Prefix", "").startswith("pools/default/"):
+            raise self._error()
+        return self._client.list_objects_v2(**request)
+
+    def _error(self) -> RefusedError:
+        return RefusedError({"Error": {"Code": "AccessDenied"}}, "GetObject")
+
+
+@on_aws
+def test_an_absent_file_is_told_from_one_that_may_not_be_read(s3: S3Client, bucket: str) -> None:
+    S3RunFiles(s3, bucket=bucket).put(FOLDER, "checkpoint/2", b"{}")
+    client: Any = _Confined(s3, denied="checkpoint/2")
+    files = S3RunFiles(client, bucket=bucket)
+
+    assert files.get(FOLDER, "checkpoint/1") is None
+    assert files.get(FOLDER, "checkpoint/") is None, "another name begins with this one"
+    with pytest.raises(RefusedError):
+        files.get(FOLDER, "checkpoint/2")
+    with pytest.raises(RefusedError):
+        files.get(RunFolder(RUN, "batch"), "checkpoint/1")

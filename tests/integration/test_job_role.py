@@ -304,6 +304,18 @@ def test_who_asks_slowly_is_hung_up_on(role: StsJobRole, monkeypatch: pytest.Mon
     pytest.fail("the connection is still open after five seconds")
 
 
+def test_a_long_head_is_refused_before_it_ends(role: StsJobRole) -> None:
+    """Otherwise a few connections would take all memory of the executor."""
+    with role.lent(REPORT, Masker()) as environment:
+        url = urlsplit(environment[URI])
+        with socket.create_connection((str(url.hostname), url.port or 0), 10) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n" + b"X: a\r\n" * 10 + b"X: " + b"a" * 16_400)
+
+            assert client.recv(100).startswith(b"HTTP/1.0 431 ")
+
+        assert ask(environment)[0] == 200
+
+
 def test_a_script_that_asks_often_while_sts_is_slow_takes_no_more_than_its_share(
     role: StsJobRole, sts: Sts, clock: Clock
 ) -> None:

@@ -64,6 +64,32 @@ def test_a_restored_backup_has_all_that_was_there(home: Path, tmp_path: Path) ->
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
 
 
+def test_both_outlive_a_loss_of_power(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written is on the disk before it gets its name, and its name before the end."""
+    archive, restored = tmp_path / "backup", tmp_path / "restored"
+    synced: list[tuple[str, bool, bool]] = []
+
+    def note(what: str) -> None:
+        synced.append((what, archive.exists(), restored.exists()))
+
+    monkeypatch.setattr(os, "sync", lambda: note("all"))
+    monkeypatch.setattr(
+        os, "fsync", lambda file: note(Path(f"/proc/self/fd/{file}").readlink().name)
+    )
+    back_up(Database(home / "nextfire.db"), home, archive, parts=PARTS)
+    restore(archive, restored, database="nextfire.db")
+
+    parent = tmp_path.name
+    assert synced == [
+        ("archive", False, False),
+        (parent, True, False),
+        ("all", True, False),
+        (parent, True, True),
+    ]
+
+
 def test_a_backup_while_jobs_are_written_is_one_state(home: Path, tmp_path: Path) -> None:
     database, done = Database(home / "nextfire.db"), threading.Event()
     store = SqliteJobStore(database)

@@ -273,6 +273,28 @@ def test_other_requests_for_received_messages_are_retried_and_wait_less_than_a_p
     assert len(server.requests) == 4
 
 
+def test_the_client_asks_for_the_error_codes_of_the_former_protocol(
+    server: FaultyServer, inbox: SqsInbox
+) -> None:
+    """A service that had another protocol adds these codes to its errors for clients that send the
+    header (Smithy, `awsQueryCompatible`). The receipt of a message that another executor received
+    meanwhile has such a code.
+    """
+
+    def expired(request: Request) -> Answer:
+        if request.headers.get("x-amzn-query-mode") == "true":
+            return sqs_refusal("InvalidParameterValueException", "InvalidParameterValue")
+        document = {"__type": "com.amazonaws.sqs#InvalidParameterValueException"}
+        return answer(document, 400)
+
+    server.script = [OneMessage().receive, expired]
+    [delivery] = inbox.receive(1, wait=timedelta(), hidden_for=timedelta(seconds=60))
+
+    delivery.hide(timedelta(seconds=60))
+
+    assert len(server.requests) == 2
+
+
 def test_a_connection_closed_while_idle_costs_no_message(
     server: FaultyServer, queue: SqsRunQueue
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
@@ -12,8 +13,10 @@ import pytest
 
 from nextfire.adapters.worker.task_protection import EcsTaskProtection
 
-PROTECTED = {"ProtectionEnabled": True, "ExpiresInMinutes": 15}
+PROTECTED = {"ProtectionEnabled": True, "ExpiresInMinutes": 12 * 60 + 5}
 FREE = {"ProtectionEnabled": False}
+LONGEST_TIMEOUT = timedelta(hours=12)
+"""Of a pool of workers: SQS does not hide a message for longer."""
 
 
 class Agent(BaseHTTPRequestHandler):
@@ -81,7 +84,7 @@ def test_agent_is_asked_at_the_changes_only(agent: Any) -> None:
     assert task.warnings == []
 
 
-def test_protection_is_renewed_long_before_it_expires(agent: Any) -> None:
+def test_protection_is_renewed_every_five_minutes(agent: Any) -> None:
     task = Task(agent.uri)
 
     for _ in range(15 * 60):
@@ -89,6 +92,33 @@ def test_protection_is_renewed_long_before_it_expires(agent: Any) -> None:
         task.seconds += 1
 
     assert states(agent) == [PROTECTED] * 3
+
+
+def test_a_run_is_protected_until_its_end_although_renewals_are_refused(agent: Any) -> None:
+    """In a deployment ECS refuses them, with DEPLOYMENT_BLOCKED, while the old and the new tasks
+    that are protected are more than the service is to have.
+    """
+    task = Task(agent.uri)
+    task.keep(working=True)
+    task.seconds += 299  # a run starts before the first renewal
+    agent.answer = (200, '{"failure": {"Reason": "DEPLOYMENT_BLOCKED"}}')
+    task.seconds += LONGEST_TIMEOUT.total_seconds()
+
+    task.keep(working=True)
+
+    [granted, refused] = states(agent)
+    assert granted["ExpiresInMinutes"] * 60 >= task.seconds
+    assert refused == PROTECTED
+
+
+def test_an_idle_worker_ends_the_protection_that_a_dead_one_in_its_task_left(agent: Any) -> None:
+    task = Task(agent.uri)
+
+    for _ in range(15 * 60):
+        task.keep(working=False)
+        task.seconds += 1
+
+    assert states(agent) == [FREE]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from textwrap import dedent
 
 import pytest
 
-from nextfire.adapters.scripts import folders
+from nextfire.adapters.scripts import folders, sandboxes
+from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall
 from tests.crons import LONG
@@ -183,6 +184,48 @@ def test_the_cleanup_changes_nothing_by_a_symbolic_link(
 
     assert elsewhere.stat().st_mode & 0o777 == 0o755
     assert (elsewhere / "file").exists()
+
+
+@pytest.mark.parametrize("host", HOSTS[:1], ids=["here"], indirect=True)
+def test_a_credential_file_that_all_users_may_read_is_hidden(host: Host, folder: Path) -> None:
+    """As Kubernetes projects the token of a role into a container that runs as root."""
+    if not host.namespaces:
+        pytest.skip("requires a mount namespace")
+    place = host_folder("test-token-")
+    try:
+        token = place / "token"
+        token.write_text("secret")
+        for path, mode in ((place, 0o755), (token, 0o644)):
+            path.chmod(mode)
+        runner = ProcessScriptRunner(temp_root=folder, credentials=[token])
+        source, watch = f"print(open({str(token)!r}).read())", Watch()
+
+        end = runner.run(ScriptCall("a.py", source.encode(), "", timedelta(seconds=20), "t"), watch)
+
+        assert "FileNotFoundError" in end.stderr
+        assert "secret" not in end.stdout
+    finally:
+        shutil.rmtree(place)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="scripts of other users can read all their files")
+@pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o600, False)])
+def test_an_executor_that_cannot_hide_a_credential_file_warns(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    mode: int,
+    *,
+    warned: bool,
+) -> None:
+    monkeypatch.setattr(sandboxes, "probe_host", lambda _: HostFeatures(namespaces=False))
+    token = folder / "token"
+    token.touch()
+    token.chmod(mode)
+
+    ProcessScriptRunner(temp_root=folder, credentials=[token])
+
+    assert (f"scripts may read the executor's credentials in {token}" in caplog.text) is warned
 
 
 @pytest.mark.parametrize("host", HOSTS[:1], ids=["here"], indirect=True)

@@ -5,6 +5,7 @@ A network namespace stands in for the machine, another one for the service on th
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nextfire.adapters.scripts import metadata_block
 from nextfire.adapters.scripts.metadata_block import ADDRESSES, MetadataExposure, close_metadata
 from nextfire.adapters.scripts.script_users import FIRST_UID, RESERVED_UIDS
 from nextfire.settings import ExecutorSettings
@@ -45,7 +47,18 @@ from nextfire.adapters.scripts.metadata_block import ADDRESSES, close_metadata
 def shell(script):
     subprocess.run(["sh", "-e", "-c", script], check=True, stdout=subprocess.DEVNULL)
 
-def attempt(user, address):
+def bind(sock):
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"machine")
+
+def scope(sock):
+    # The failed connection leaves the socket bound to the interface of the address.
+    for _ in range(2):
+        try:
+            sock.connect(("fe80::99", 81, 0, interface))
+        except OSError:
+            pass
+
+def attempt(user, address, prepare=None):
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
         try:
@@ -53,7 +66,9 @@ def attempt(user, address):
             os.setuid(user)
             # No imports from here on: these users cannot read every Python installation.
             with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
-                sock.settimeout(10)
+                sock.settimeout(2)
+                if prepare:
+                    prepare(sock)
                 sock.connect((address, 80))
                 sock.sendall(b"GET /latest HTTP/1.0\\r\\n\\r\\n")
                 while data := sock.recv(4096):
@@ -78,11 +93,22 @@ service.stdin.flush()
 service.stdout.readline()
 shell("ip route add default via 10.9.9.2; ip -6 route add default via fd00:9::2")
 
+interface = socket.if_nametoindex("machine")
+BOUND = (
+    ("bound", bind, "169.254.169.254"),
+    ("bound for ECS", bind, "169.254.170.2"),
+    ("bound in IPv6", bind, "fd00:ec2::254"),
+    ("bound and mapped", bind, "::ffff:169.254.169.254"),
+    ("with a scope", scope, "::ffff:169.254.169.254"),
+)
 found = {}
 def look(when):
     for user in map(int, sys.argv[4].split(",")):
         for address in sys.argv[5].split(","):
             found[f"{when} {user} {address}"] = attempt(user, address)
+    for user in map(int, sys.argv[6].split(",")):
+        for name, prepare, address in BOUND:
+            found[f"{when} {user} {name}"] = attempt(user, address, prepare)
 
 look("before")
 found["first"] = repr(close_metadata())
@@ -115,6 +141,7 @@ subprocess.run(["sh", "-e", "-c", '''
 ip link set lo up
 ip address add 10.9.9.2/24 dev service
 ip -6 address add fd00:9::2/64 dev service nodad
+ip -6 address add fe80::99/64 dev service nodad
 for each in 169.254.169.254 169.254.170.2 169.254.170.23; do
     ip address add $each/32 dev service
 done
@@ -147,6 +174,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     addresses = f"{IMDS},{ECS},{EKS},{IMDS6},{MAPPED},{OTHER}"
     layers = str(ROOT / "layers")
     program = [sys.executable, "-c", _PROGRAM, layers, _SET_UP, str(service), users, addresses]
+    program.append(f"{SCRIPT},{WORKER}")
     ended = subprocess.run(
         ["unshare", "-n", *program], capture_output=True, text=True, check=False, timeout=120
     )
@@ -163,6 +191,16 @@ def test_script_reads_credentials_before_and_not_after(
 ) -> None:
     assert found[f"before {user} {address}"] == "credentials"
     assert "Permission denied" in found[f"after {user} {address}"]
+
+
+@needs_namespaces
+@pytest.mark.parametrize(
+    "way", ["bound", "bound for ECS", "bound in IPv6", "bound and mapped", "with a scope"]
+)
+def test_socket_that_is_bound_to_an_interface_reads_none(found: dict[str, str], way: str) -> None:
+    assert found[f"before {SCRIPT} {way}"] == "credentials"
+    assert found[f"after {SCRIPT} {way}"] != "credentials"
+    assert found[f"after {WORKER} {way}"] == "credentials"
 
 
 @needs_namespaces
@@ -214,6 +252,24 @@ def test_worker_that_is_not_root_reports_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(still_open, MetadataExposure)
     assert still_open.addresses == tuple(map(str, ADDRESSES))
     assert "Run the worker as root with CAP_NET_ADMIN" in still_open.reason
+
+
+def test_without_a_packet_filter_it_reports_what_bound_sockets_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(metadata_block, "_add_rule", lambda *_: None)
+    monkeypatch.setattr(metadata_block, "_is_refused", lambda *_: True)
+    monkeypatch.setattr(metadata_block, "drop_packets", fail)
+
+    still_open = close_metadata()
+
+    assert still_open is not None
+    assert still_open.addresses == (IMDS, ECS, EKS)
+    assert "nf_tables fails: Operation not supported" in still_open.reason
 
 
 @pytest.mark.parametrize(("setting", "logged"), [("closed", True), ("open", False)])

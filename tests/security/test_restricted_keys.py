@@ -226,6 +226,20 @@ class PartlyReadable:
         }
 
 
+def test_the_stores_admit_nobody_where_no_caller_is_known() -> None:
+    """For example in a thread that was started without the context of its request."""
+    jobs = access.AccessibleJobs(cast("Any", PartlyReadable()))
+    runs = access.AccessibleRuns(MemoryRunStore(), cast("Any", jobs))
+
+    for read in (
+        lambda: jobs.get_many([]),
+        lambda: runs.get(run_key()),
+        lambda: runs.between(job_key("ours"), "0", "1"),
+    ):
+        with pytest.raises(PermissionError, match="before it was known who calls"):
+            read()
+
+
 def test_a_restricted_key_learns_that_a_job_could_not_be_read_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

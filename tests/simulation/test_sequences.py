@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain import awaited, trigger_rules
+from nextfire.domain.deadlines import begun_after
 from nextfire.domain.edges import TriggerRule
 from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage
@@ -195,8 +196,7 @@ def forget_deadlines(patch: pytest.MonkeyPatch) -> None:
 
 def excuse_what_is_late(patch: pytest.MonkeyPatch) -> None:
     """A run above that started late for any reason excuses those below."""
-    path = "nextfire.usecases.past_deadline.late_on_purpose"
-    patch.setattr(path, lambda run, deadline: run.begun_after(deadline))
+    patch.setattr("nextfire.usecases.past_deadline.late_on_purpose", begun_after)
 
 
 def forget_what_does_not_decode(patch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,28 @@ def test_a_redriven_run_waits_for_a_day_from_then_on(world: World, calls: Calls)
     assert len(world.events.published) == 2
 
 
+def test_a_run_of_a_sequence_that_was_skipped_is_redriven_and_waits_again(
+    world: World, calls: Calls
+) -> None:
+    """Its endpoint was paused for a day, and does not answer when the run starts again later."""
+    calls.hold, calls.results = PAUSED, [UNAVAILABLE, OK]
+    job = held_for(world, calls, 25)
+    world.worker("a").work_one()
+    assert world.run(job, "12:00").state is RunState.SKIPPED
+    calls.hold = None
+    world.advance(hours=25)
+
+    world.sequences.redrive(key(job), "report", downstream=False, reason=None)
+    world.tick()
+    world.worker("a").work_one()
+    assert world.run(job, "12:00").state is RunState.PENDING
+    world.advance(seconds=30)
+    world.tick()
+    world.worker("a").work_one()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
 def test_a_run_of_a_backfill_waits_for_a_day_from_its_dispatch_on(
     world: World, calls: Calls
 ) -> None:

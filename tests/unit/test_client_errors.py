@@ -1,6 +1,7 @@
 """How the client reports problems of the API, of the gateway and of the network."""
 
 import json
+from typing import Any
 
 import httpx2
 import pytest
@@ -150,3 +151,10 @@ def test_each_status_has_its_error(status: int, kind: type[ApiError]) -> None:
     assert (refused.value.title, refused.value.detail) == ("No", "Why.")
     assert refused.value.quota == "jobs"
     assert not refused.value.by_gateway
+
+
+def test_a_script_that_is_text_is_a_type_error_that_names_the_argument() -> None:
+    source: Any = "print('hello')"
+
+    with pytest.raises(TypeError, match="source is a str: give bytes"):
+        client(lambda _: httpx2.Response(500)).push_script("hello", source)

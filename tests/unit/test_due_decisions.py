@@ -20,6 +20,7 @@ from nextfire.domain.due_decisions import (
 from nextfire.domain.instants import MINUTE
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Trigger
+from nextfire.usecases.next_dispatch import next_dispatch
 from tests.builders import (
     NOON,
     RUN_ALL,
@@ -173,6 +174,15 @@ def test_a_retry_is_never_checked(job: object) -> None:
 
     assert decision == Resend(run_key(), 4, "batch", Trigger.SCHEDULE)
     assert decision.reason == "retry is due"
+
+
+def test_a_run_that_waited_without_an_attempt_is_not_called_a_retry() -> None:
+    entry = next_dispatch(JOB, run_key(), NOON, 2, again=True)
+
+    decision = decide_due(entry, JOB, NOON)
+
+    assert isinstance(decision, Resend)
+    assert decision.reason == "due again after a wait"
 
 
 def test_a_manual_run_ignores_runs_of_a_recreated_job() -> None:

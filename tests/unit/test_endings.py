@@ -143,8 +143,23 @@ def test_a_redriven_call_is_deferred_for_a_day_from_then_on(misfire: dict[str, A
     assert (first.state, last.state) == (RunState.PENDING, RunState.DEAD)
 
 
-def test_what_was_deferred_before_a_redrive_counts_if_no_attempt_did() -> None:
-    """A known defect: a record does not show which of its attempts came after its redrive."""
+@pytest.mark.parametrize("deferrals", [1, 99])
+def test_what_was_deferred_before_a_redrive_does_not_count(deferrals: int) -> None:
+    """Also if no attempt has counted, and the record has dropped older ones."""
+    redriven_at = NOON + timedelta(days=2)
+    before = [Attempt(1, "a", NOON, NOON, AttemptOutcome.DEFERRED)] * deferrals
+    run = a_run(
+        RunState.SKIPPED, attempt=0, fence=150, attempts=tuple(before), pool="default"
+    ).redriven("again", redriven_at)
+    run = replace(run, attempt=1, fence=151, attempts=(*before, Attempt(1, "a", redriven_at)))
+
+    first = decide_ending(a_job(), run, UNAVAILABLE, redriven_at)
+    last = decide_ending(a_job(), run, UNAVAILABLE, redriven_at + timedelta(days=1))
+
+    assert (first.state, last.state) == (RunState.PENDING, RunState.SKIPPED)
+
+
+def test_what_an_earlier_version_redrove_does_not_show_which_attempts_came_after_it() -> None:
     redriven_at = NOON + timedelta(days=2)
     before = Attempt(1, "a", NOON, NOON, AttemptOutcome.DEFERRED)
     run = a_run(attempt=1, restarted=True, attempts=(before, Attempt(1, "a", redriven_at)))

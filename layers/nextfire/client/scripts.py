@@ -50,6 +50,8 @@ class ScriptOperations(Operations):
         """Upload *source* as the script *handler* of *pool* (default: ``default``). The name of an
         archive includes ``.zip``. *signature*: ed25519, base64.
         """
+        if isinstance(source, str):  # of callers that mypy does not check
+            raise TypeError("source is a str: give bytes, for example Path('x.py').read_bytes()")
         digest = hashlib.sha256(source).hexdigest()
         upload = self.upload_script(
             handler, size=len(source), sha256=digest, pool=pool, signature=signature

@@ -34,4 +34,13 @@ def named(definition: JobDefinition) -> str:
 def late_on_purpose(run: Run, deadline: datetime) -> bool:
     """Whether *run* started after *deadline* because of a backfill or a redrive."""
     redriven = run.restarted or run.attempt_base > 0
-    return (redriven or run.trigger is Trigger.BACKFILL) and run.begun_after(deadline)
+    return (redriven or run.trigger is Trigger.BACKFILL) and begun_after(run, deadline)
+
+
+def begun_after(run: Run, at: datetime) -> bool:
+    """Whether the first attempt of *run*, or the first since its last redrive, started after *at*.
+    The latest one, if the record does not show which are from before the redrive.
+    """
+    begun = [each.started_at for each in run.since_redrive]
+    unknown = run.restarted and not (run.attempt_base or run.fence_base)
+    return bool(begun) and (max if unknown else min)(begun) > at

@@ -37,6 +37,7 @@ _WHY_SENT = {
     Trigger.MANUAL: "run on request",
     Trigger.BACKFILL: "backfill on request",
 }
+_WAITED = "due again after a wait"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class Fire:
 class Resend:
     """Send dispatch number `dispatch` of `run`. `cause`: SCHEDULE for a retry, MANUAL or BACKFILL
     for a requested run. `owner`: the job, for a run on request or of a job with parents whose
-    overlap policy was not checked yet. `removed_pool`: see `RunMessage`.
+    overlap policy was not checked yet. `removed_pool`: see `RunMessage`. `waited`: the dispatch
+    before it led to no attempt.
     """
 
     run: RunKey
@@ -77,10 +79,11 @@ class Resend:
     exclusive: bool = False
     owner: Job | None = None
     removed_pool: str | None = None
+    waited: bool = False
 
     @property
     def reason(self) -> str:
-        return _WHY_SENT[self.cause]
+        return _WAITED if self.waited else _WHY_SENT[self.cause]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
                 entry.trigger,
                 exclusive=entry.exclusive,
                 owner=job if waits else None,
+                waited=entry.counted,
             )
         case ResumeEntry():
             # Stored in one transaction with the pause, so it is never newer than its job.

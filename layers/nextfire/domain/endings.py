@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from nextfire.dataclass import dataclass
 from nextfire.domain.attempt import AttemptOutcome, Result
-from nextfire.domain.deadlines import named
+from nextfire.domain.deadlines import begun_after, named
 from nextfire.domain.instants import in_seconds
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
@@ -46,7 +46,7 @@ def decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
     deadline = job.definition.deadline(run.key.scheduled_at)
     if deadline is None or ending.retry_at is None or ending.retry_at <= deadline:
         return ending
-    if run.on_request or run.begun_after(deadline):
+    if run.on_request or begun_after(run, deadline):
         return ending
     reason = f"{result.reason}; not repeated: {named(job.definition)}"
     return Ending(_not_repeated(run) if ending.deferred else RunState.DEAD, reason=reason)
@@ -72,14 +72,14 @@ def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Endin
     """Decide when to repeat an attempt that found its destination, or a service that it needs
     before its script starts, not available.
     """
-    since_redrive = [each for each in run.attempts if each.number > run.attempt_base]
-    deferrals = sum(each.outcome is AttemptOutcome.DEFERRED for each in since_redrive)
+    tried = run.since_redrive
+    deferrals = sum(each.outcome is AttemptOutcome.DEFERRED for each in tried)
     delay = job.definition.retry_policy.delay(deferrals + 1, seed=run.key.execution_id)
     doubled = timedelta(seconds=1 << min(max(deferrals - _USUAL_DEFERRALS, 0), 10))
     delay = max(delay, MIN_RETRY_DELAY, min(doubled, _DEFERRED_EVERY))
     at = _no_sooner(result, now + delay)
     window = job.definition.misfire.relevancy_window
-    began_at = since_redrive[0].started_at if since_redrive else now
+    began_at = tried[0].started_at if tried else now
     if result.permanent:
         limit, name = now, "a day of waiting"
     elif window is None or run.on_request or run.restarted or run.attempt_base:

@@ -111,6 +111,11 @@ def admit(endpoint: Endpoint, now: datetime, seed: str) -> Hold | Endpoint | Non
     return _changed(endpoint, now, probe_at=probe_at, failed_probes=probes)
 
 
+def given_back(endpoint: Endpoint, now: datetime) -> Endpoint:
+    """Return *endpoint*, whose latest probe made no call: the next run is the probe."""
+    return _changed(endpoint, now, probe_at=cut(now), failed_probes=endpoint.failed_probes - 1)
+
+
 def hold(endpoint: Endpoint, now: datetime, seed: str) -> Hold | None:
     """Return how long a run that is not a probe waits; None if it may start."""
     match endpoint.state:

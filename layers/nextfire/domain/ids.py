@@ -109,6 +109,20 @@ def dedup_id(key: RunKey, dispatch: int, resumed_as: int | None = None) -> str:
     return _digest(key.job.tenant, key.job.job_id, key.run_id, str(dispatch), *again)
 
 
+def unsent_dispatch(latest: int, *, recorded: bool = True) -> int:
+    """A number of a dispatch after *latest* that was not sent before: the queue drops a number that
+    was sent in the last 5 minutes. *recorded*: whether *latest* is the latest dispatch. If not, the
+    run may have waited: each of its waits has a dispatch, of which its record says nothing.
+    """
+    # The next number may be in flight: a worker can die after sending its retry and before
+    # recording it.
+    return latest + (2 if recorded else _WAITS)
+
+
+_WAITS = 10_000
+"""More waits than a run has in three days."""
+
+
 def group_id(key: RunKey, *, exclusive: bool = False, max_concurrent: int | None = None) -> str:
     """The FIFO message group of a run, 64 characters.
 

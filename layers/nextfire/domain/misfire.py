@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.deadlines import begun_after
 from nextfire.domain.due import FireEntry
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import in_seconds
@@ -97,6 +98,6 @@ def too_late_to_begin(job: Job, run: Run, now: datetime) -> str | None:
     if deferred and window is not None and late > window:
         return f"picked up again {in_seconds(late)} late"
     repeats = earlier[-1] not in _CONTINUED
-    if repeats and deadline is not None and now > deadline and not run.begun_after(deadline):
+    if repeats and deadline is not None and now > deadline and not begun_after(run, deadline):
         return f"picked up again {in_seconds(now - at)} after its logical time"
     return None

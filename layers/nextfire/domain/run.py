@@ -29,7 +29,7 @@ from nextfire.domain.attempt import (
     Value,
     last_closed,
 )
-from nextfire.domain.ids import RunFolder, RunKey
+from nextfire.domain.ids import RunFolder, RunKey, unsent_dispatch
 from nextfire.domain.replay import Replay
 
 
@@ -60,13 +60,13 @@ class Trigger(StrEnum):
 class Run:
     """A run record.
 
-    - `fence`: grows with every claim. `claim_token`, `worker`, `lease_until`: the latest claim, its
-      worker and the end of its lease.
+    - `fence`: grows with every claim. `claim_token`, `worker`, `lease_until`: of the latest claim.
     - `dispatch`: number of the latest dispatch. `buried`: number of the dispatch whose DEAD event
       was published.
     - `attempt`: number of attempts that count; `attempt_base` of them were made before the last
       redrive and do not count toward `maxAttempts`. `restarted`: a user has redriven it, maybe
-      before an attempt counted. `attempts`: the history, the latest `MAX_ATTEMPTS_KEPT`.
+      before an attempt counted; `fence_base`: its fence then. `attempts`: the latest
+      `MAX_ATTEMPTS_KEPT`.
     - `checkpoint`: the latest one that the script saved. `result`: the script's result.
     - `covered_to`: makes a SKIPPED record a range record, which stands for the `covered`
       occurrences from its own to that one.
@@ -74,8 +74,7 @@ class Run:
       the request; `request_reason`; `payload`, JSON that replaces the job's; `replay_of`, the
       request of an earlier run that it sends again.
     - `upstream`: JSON about the runs of its parents, for its target. Not stored.
-    - `kept`: how long the record is kept after its last change; None: for `RETENTION`. Not stored:
-      the record has the instant.
+    - `kept`: how long the record is kept after its last change; None: for `RETENTION`. Not stored.
     """
 
     key: RunKey
@@ -104,6 +103,7 @@ class Run:
     covered: int = 1
     attempt_base: int = 0
     restarted: bool = False
+    fence_base: int = 0
     buried: int = 0
     checkpoint: Value | None = None
     result: Value | None = None
@@ -132,13 +132,11 @@ class Run:
         """The fence of *attempt*, one of `attempts`. Each claim makes one attempt."""
         return self.fence - (len(self.attempts) - 1 - self.attempts.index(attempt))
 
-    def begun_after(self, at: datetime) -> bool:
-        """Whether its first attempt, or the first since its last redrive, started after *at*. The
-        latest one, if it was redriven before an attempt counted: the others may be from before.
-        """
-        begun = [each.started_at for each in self.attempts if each.number > self.attempt_base]
-        first = max if self.restarted and not self.attempt_base else min
-        return bool(begun) and first(begun) > at
+    @property
+    def since_redrive(self) -> list[Attempt]:
+        """Its attempts since its last redrive, as far as the record shows which these are."""
+        before = len(self.attempts) - self.fence + self.fence_base if self.fence_base else 0
+        return [each for each in self.attempts[max(before, 0) :] if each.number > self.attempt_base]
 
     @property
     def skip_requested(self) -> bool:
@@ -254,18 +252,18 @@ class Run:
             reason=result.reason,
         )
 
-    def redriven(self, reason: str, now: datetime) -> Run:
-        """Return the run, which has ended without success, redriven: with all attempts of its job's
-        policy, keeping its history.
+    def redriven(self, reason: str, now: datetime, *, by_user: bool = True) -> Run:
+        """Return the run, which has ended without success, redriven, by a user or because a parent
+        ended again: with all attempts of its job's policy, keeping its history.
         """
         return replace(
             self,
             state=RunState.PENDING,
-            # The next number may be in flight: a worker can die after sending its retry and before
-            # recording it. The queue would drop the redrive's message as a duplicate.
-            dispatch=self.dispatch + 2,
+            # A user cancels a run that waits without knowing its dispatch.
+            dispatch=unsent_dispatch(self.dispatch, recorded=self.state is not RunState.CANCELLED),
             attempt_base=self.attempt,
-            restarted=self.restarted or not self.skipped_by_parents,
+            fence_base=self.fence,
+            restarted=self.restarted or by_user,
             not_before=now,
             finished_at=None,
             cancel_requested=False,
@@ -307,6 +305,7 @@ class Run:
             self,
             state=RunState.SKIPPED,
             attempt_base=self.attempt,
+            fence_base=self.fence,
             restarted=True,
             # Without a claim, and without an executor that decided to skip it.
             claim_token="",

@@ -12,6 +12,7 @@ Each process keeps the states of the endpoints that it calls. The costs, in requ
 | failures after that | 0 or 1 | 0 |
 | run on an OPEN or PAUSED endpoint | 0; 1 every 5 s | 0 |
 | probe | 1 | 1, which succeeds in one process |
+| probe whose run makes no attempt | 0 | 1 |
 | response that closes it | 0 or 1 | 1, at most 3 |
 
 In a process, one thread at a time calls the store about an endpoint; the others use its result. So
@@ -42,11 +43,14 @@ _MAX_KNOWN = 10_000
 
 @dataclass(slots=True)
 class _Known:
-    """What a process knows about an endpoint. `endpoint`: None if the store never answered."""
+    """What a process knows about an endpoint. `endpoint`: None if the store never answered.
+    `probe`: the run that is its probe, if one of this process is, and the endpoint as stored then.
+    """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     endpoint: Endpoint | None = None
     read_at: datetime | None = None
+    probe: tuple[str, Endpoint] | None = None
 
     def is_fresh(self, now: datetime, longest: timedelta = KNOWN_FOR) -> bool:
         return self.read_at is not None and timedelta() <= now - self.read_at < longest
@@ -80,17 +84,17 @@ class Breaker:
         self._known: dict[EndpointKey, _Known] = {}
         self._lock = threading.Lock()
 
-    def admit(self, tenant: str, destination: str, seed: str, now: datetime) -> Hold | None:
-        """Return why and until when a run must not call *destination*; None if it may.
+    def admit(self, tenant: str, destination: str, run: str, now: datetime) -> Hold | None:
+        """Return why and until when *run* must not call *destination*; None if it may.
 
         Args:
             tenant: The tenant of the job.
             destination: ``host:port``.
-            seed: Identifies the run.
+            run: Identifies the run.
             now: The instant of the decision.
         """
         key = EndpointKey(self._pool, tenant, destination)
-        known = self._of(key)
+        known, seed = self._of(key), f"{run}#{now}"
         with known.lock:
             endpoint = self._read(key, known, now)
             if endpoint is None:
@@ -103,6 +107,7 @@ class Breaker:
                 return decision
             taken = self._write(known, endpoint, decision, now)
             if taken is not False:
+                known.probe = run, decision
                 return None
             # Another process is the probe.
             latest = self._read(key, known, now, again=True) or endpoint
@@ -129,6 +134,17 @@ class Breaker:
                 changed = endpoints.reported(endpoint, outcome, now, retry_at)
                 if changed is None or self._write(known, endpoint, changed, now) is not False:
                     return
+
+    def unused(self, tenant: str, destination: str, run: str) -> None:
+        """*run* was admitted, and ended without an attempt: if it was the probe, the next run is.
+        Never raises.
+        """
+        known = self._of(EndpointKey(self._pool, tenant, destination))
+        with known.lock:
+            if known.probe is not None and known.probe[0] == run:
+                (_, taken), now = known.probe, self._clock.now()
+                known.probe = None
+                self._write(known, taken, endpoints.given_back(taken, now), now)
 
     def known(self, tenant: str, destination: str) -> Endpoint | None:
         """The endpoint as this process knows it, without a read; None if it does not."""

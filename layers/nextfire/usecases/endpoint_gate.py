@@ -56,7 +56,7 @@ class EndpointGate:
             first: It is the first dispatch of the run.
             timeout: Maximum duration of the call.
         """
-        hold = self._breaker.admit(tenant, destination, f"{run}#{now}", now)
+        hold = self._breaker.admit(tenant, destination, run, now)
         endpoint = self._breaker.known(tenant, destination)
         # A probe has no limit: it is the only call in its interval.
         if hold or endpoint is None or endpoint.state is EndpointState.OPEN or not endpoint.limit:
@@ -65,8 +65,12 @@ class EndpointGate:
             endpoint.key, endpoint.limit, run, until=now + timeout + _TO_END, first=first
         )
 
-    def leave(self, tenant: str, destination: str, run: str) -> None:
-        """Give back what *run* took when it was admitted. Never raises."""
+    def leave(self, tenant: str, destination: str, run: str, *, unused: bool = False) -> None:
+        """Give back what *run* took when it was admitted. *unused*: no attempt was made. Never
+        raises.
+        """
+        if unused:
+            self._breaker.unused(tenant, destination, run)
         self._flows.leave(EndpointKey(self._pool, tenant, destination), run)
 
     def report(

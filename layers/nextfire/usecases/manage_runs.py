@@ -260,7 +260,7 @@ def _redriven_since(run: Run, since: datetime) -> bool:
     """Whether *run* was redriven since *since*: its first attempt after the redrive, or the start
     that it waits for, is not earlier.
     """
-    begun = [each.started_at for each in run.attempts if each.number > run.attempt_base]
+    begun = [each.started_at for each in run.since_redrive]
     first = min(begun, default=run.not_before)
     return run.attempt_base > 0 and first is not None and first >= since
 

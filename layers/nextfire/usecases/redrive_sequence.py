@@ -142,5 +142,5 @@ def _has_started(run: Run | None, since: datetime | None) -> bool:
     """
     if run is None or since is None:
         return False
-    begun = [each.started_at for each in run.attempts if each.number > run.attempt_base]
+    begun = [each.started_at for each in run.since_redrive]
     return bool(begun) and min(begun) >= cut(since)

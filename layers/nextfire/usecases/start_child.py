@@ -58,9 +58,10 @@ class StartChild:
         with it: the job may be deleted before the call is repeated.
         """
         now = self.clock.now()
-        to = skipped.redriven(reason[:MAX_RECORDED_REASON], cut(max(at, now)))
+        short = reason[:MAX_RECORDED_REASON]
+        to = skipped.redriven(short, cut(max(at, now)), by_user=False)
         entry = next_dispatch(child, skipped.key, cut(max(at, now)), to.dispatch)
-        stored = self.runs.redrive(to, entry, now, was=RunState.SKIPPED).run
+        stored = self.runs.redrive(to, entry, now, was=RunState.SKIPPED, by_user=False).run
         if at <= now:
             # A second earlier than the entry. If the run has a later dispatch, it has no effect.
             self._send(child, skipped.key, to.dispatch, reason)

@@ -160,9 +160,15 @@ class WakingRuns:
         return getattr(self._store, name)
 
     def redrive(
-        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+        self,
+        run: Run,
+        entry: DueEntry,
+        now: datetime,
+        *,
+        was: RunState = RunState.DEAD,
+        by_user: bool = True,
     ) -> Claim:
-        claim = self._store.redrive(run, entry, now, was=was)
+        claim = self._store.redrive(run, entry, now, was=was, by_user=by_user)
         self._wake.stored([entry])
         return claim
 

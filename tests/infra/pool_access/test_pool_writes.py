@@ -179,7 +179,7 @@ ENDPOINT = ["owner", "destination", "state", "changed_at", "version"]
         *(
             (action, "runs", "acme/report", ["job", "run_id", name], {})
             for action in ("PutItem", "UpdateItem")
-            for name in ("attempt_base", "restarted")
+            for name in ("attempt_base", "restarted", "fence_base")
         ),
         ("PutItem", "runs", "acme/report", ["job", "run_id", "state", "dispatch"], {}),
         ("DeleteItem", "runs", "acme/report", ["job", "run_id"], {}),

@@ -141,9 +141,9 @@ def test_an_executor_redrives_a_skipped_run_with_attributes_that_it_may_write(
     runs = DynamoDbRunStore(client, table=tables.runs, due_table=tables.due, shards=1)
     skipped = runs.skip(Run.skipped(run_key(), "its parent failed", NOON))
 
-    to = skipped.redriven("its parent succeeded", at("12:06"))
+    to = skipped.redriven("its parent succeeded", at("12:06"), by_user=False)
     entry = a_retry(to.key, at("12:06"), dispatch=to.dispatch)
-    assert runs.redrive(to, entry, NOON, was=RunState.SKIPPED).taken
+    assert runs.redrive(to, entry, NOON, was=RunState.SKIPPED, by_user=False).taken
 
     update = sent[0]["TransactItems"][0]["Update"]
     used = {

@@ -166,9 +166,9 @@ def redrive(dead: Dead, run: Run, now: datetime = NOON) -> Claim:
 
 
 def reopen(dead: Dead, run: Run) -> Claim:
-    to = run.redriven("ALL_SUCCEEDED: a SUCCEEDED", NOON)
+    to = run.redriven("ALL_SUCCEEDED: a SUCCEEDED", NOON, by_user=False)
     entry = a_retry(run.key, NOON, dispatch=to.dispatch)
-    return dead.store.redrive(to, entry, NOON, was=RunState.SKIPPED)
+    return dead.store.redrive(to, entry, NOON, was=RunState.SKIPPED, by_user=False)
 
 
 # Runs on request

@@ -47,6 +47,7 @@ def test_a_dead_run_is_redriven_with_its_due_entry(dead: Dead) -> None:
     assert found == again.run
     assert (found.state, found.dispatch, found.tries, found.attempt) == (RunState.PENDING, 3, 0, 1)
     assert [(a.number, a.outcome) for a in found.attempts] == [(1, AttemptOutcome.FAILED)]
+    assert found.fence_base == run.fence == 1
     assert [(e.run_id, e.dispatch, e.at) for e in dead.dispatches()] == [(run.key.run_id, 3, NOON)]
     taken = claim(dead.store, a_message(dispatch=3), mark="t2", worker="b")
     assert (taken.taken, taken.run.attempt, taken.run.tries) == (True, 2, 1)
@@ -163,10 +164,22 @@ def test_a_run_that_was_cancelled_or_skipped_is_redriven(dead: Dead) -> None:
         for _ in range(2):
             assert dead.store.redrive(to, entry, NOON, was=run.state).taken
         found = stored(dead, run)
-        assert (found.state, found.dispatch, found.finished_at) == (RunState.PENDING, 3, None)
-        assert found.restarted
-        assert claim(dead.store, a_message(run.key, dispatch=3)).taken
+        assert (found.state, found.dispatch) == (RunState.PENDING, to.dispatch)
+        assert (found.restarted, found.finished_at) == (True, None)
+        assert found.fence_base == run.fence
+        assert claim(dead.store, a_message(run.key, dispatch=to.dispatch)).taken
     assert len(dead.entries()) == 2
+
+
+def test_a_user_redrives_a_run_that_was_skipped_because_of_a_parent(dead: Dead) -> None:
+    run = dead.store.skip(Run.skipped(run_key(), "trigger rule ALL_SUCCEEDED: a FAILED", NOON))
+    to = run.redriven("again", NOON)
+    entry = a_retry(run.key, NOON, dispatch=to.dispatch)
+
+    assert dead.store.redrive(to, entry, NOON, was=RunState.SKIPPED).taken
+
+    assert stored(dead, run) == to
+    assert to.restarted
 
 
 def test_a_range_record_is_not_redriven(dead: Dead) -> None:
@@ -190,6 +203,7 @@ def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
     found = stored(dead, run)
     assert found.skipped_by_parents
     assert (found.reason, found.attempt, found.tries) == ("runs again after a", 1, 0)
+    assert found.fence_base == run.fence == 1
     other = dead.store.await_parents(run, run.awaiting_parents("runs again after b"))
     assert other == Claim(found, taken=True), "of two, the first is recorded"
     assert (

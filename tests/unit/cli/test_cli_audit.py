@@ -143,6 +143,20 @@ def test_list_prints_the_tenant_of_an_item_first(
     assert row.rstrip(" \u2502").split("jobs")[1].strip(" \u2502") == shown
 
 
+@pytest.mark.parametrize("command", ["list", "verify"])
+@pytest.mark.parametrize("absent", ["recordedAt", "writtenAt", "table", "by"])
+def test_an_event_of_another_version_is_shown_without_what_it_lacks(
+    call: Call, holds: Callable[..., None], command: str, absent: str
+) -> None:
+    """Its hash is right, so it is part of the chain."""
+    holds({name: value for name, value in event(job_id="nightly").items() if name != absent})
+
+    for output in ((), ("--json",)):
+        result = call(command, *output, AWS_REGION="eu-west-1")
+
+        assert (result.exit_code, result.exception) == (0, None), result.output
+
+
 def test_list_reads_the_newest_batches_only(
     call: Call, holds: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -332,3 +332,18 @@ def test_list_says_that_a_job_has_more_messages_than_sqs_shows(call: Call, queue
 
     assert len(json.loads(result.stdout)["items"]) == 10
     assert "About 2 more messages not shown" in result.stderr
+
+
+def test_redrive_says_that_messages_of_a_job_hide_others(
+    call: Call, queue: Queue, api: Api
+) -> None:
+    """SQS moved them there: they are in the message group of their job. Ten of them stay."""
+    for number in range(12):
+        queue.bury(letter(f"job{number}").encode(), group="job")
+        api.states[execution(f"job{number}")] = "DEAD"
+    api.redrives = [{"redriven": [], "skipped": [], "more": False}]
+
+    result = call("redrive")
+
+    assert result.exit_code == 0
+    assert "About 2 more messages not looked at" in result.stderr

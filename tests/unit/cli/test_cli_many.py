@@ -144,7 +144,7 @@ def test_delete_of_many_asks(
         ["create", "--in", "5s", "--handler", "h", "--payload", "[1e999]"],
         ["create", "--in", "5s", "--handler", "h", "--payload", '"\\ud800"'],
         ["create", "--in", "5s", "--handler", "h", "--payload", '{"a": 1, "a": 2}'],
-        ["create", "--in", "5s", "--handler", "h", "--payload", "[" * 9_000 + "]" * 9_000],
+        ["create", "--in", "5s", "--handler", "h", "--payload", "[" * 90_000 + "]" * 90_000],
         ["create-many", "-f", "nan.yaml"],
         ["pause"],
         ["pause", "job_1", "--label", "a=b"],

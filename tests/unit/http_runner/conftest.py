@@ -66,8 +66,8 @@ class MemoryGate:
         self.asked.append(asked)
         return self.hold
 
-    def leave(self, *left: object) -> None:
-        self.left.append(left)
+    def leave(self, *left: object, unused: bool) -> None:
+        self.left.append((*left, unused))
 
     def report(self, *reported: object) -> None:
         self.reports.append(reported)

@@ -194,7 +194,10 @@ def test_the_gate_decides_whether_a_run_starts(callbacks: Callbacks) -> None:
 
     execution = run_key().execution_id
     assert callbacks.gate.asked == [("acme", "api.example.com:443", execution, NOON)]
-    assert callbacks.gate.left == [("acme", "api.example.com:443", execution)]
+    assert callbacks.gate.left == [("acme", "api.example.com:443", execution, True)]
+    callbacks.attempt(a_callback())
+    callbacks.target.release(a_callback(), run_key())
+    assert callbacks.gate.left[1:] == [("acme", "api.example.com:443", execution, False)]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tests.supervisors import Watch
 from tests.unit.script_runner.conftest import (
     AS_ROOT,
     CAP,
+    WITHOUT_NAMESPACES,
     Runner,
     only_others,
     only_root,
@@ -87,6 +88,21 @@ def test_memory_is_bounded(run: Runner) -> None:
             print("refused")
     """
     assert run(source, limits=ScriptLimits(memory_bytes=256 << 20)).stdout == "refused\n"
+
+
+@pytest.mark.skipif(WITHOUT_NAMESPACES, reason="/proc is the host's")
+def test_script_stays_the_first_that_the_kernel_ends_if_memory_is_short(run: Runner) -> None:
+    source = """
+        import subprocess, sys
+        lower = "open('/proc/self/oom_score_adj', 'w').write('0')"
+        subprocess.run([sys.executable, "-c", lower], stderr=subprocess.DEVNULL)
+        try:
+            exec(lower)
+        except OSError as error:
+            print(error.strerror)
+        print(open("/proc/self/oom_score_adj").read())
+    """
+    assert run(source).stdout == "Read-only file system\n1000\n\n"
 
 
 def test_files_are_bounded(run: Runner) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from textwrap import dedent
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_value_is_kept_if_all_its_readers_can_decode_it(run: Runner) -> None:
     assert end.result == watch.saved == b"[" * 200 + b"]" * 200
 
 
-@pytest.mark.parametrize("levels", [980, 5000])
+@pytest.mark.parametrize("levels", [901, 5000])
 def test_a_checkpoint_that_an_older_version_kept_may_be_too_deep(run: Runner, levels: int) -> None:
     source = """
         import nextfire_job
@@ -251,6 +252,19 @@ def test_flood_of_requests_does_not_delay_the_timeout(run: Runner) -> None:
     end = run(flood, watch=watch, timeout=1)
 
     assert end.timed_out
+
+
+def test_flood_of_large_requests_takes_a_share_of_the_cpu_only(run: Runner) -> None:
+    """Parsing them takes the interpreter's lock, which all runs of the executor need."""
+    flood = """
+        line = b'{"op": "result", "value": [' + b"1," * 400_000 + b"1]}"
+        while True: ask(line)
+    """
+    before = time.thread_time()
+
+    assert run(ASK + dedent(flood), timeout=4).timed_out
+
+    assert time.thread_time() - before < 1.5
 
 
 def test_request_without_an_end_is_refused(run: Runner) -> None:

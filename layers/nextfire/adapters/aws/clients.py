@@ -24,7 +24,7 @@ from nextfire.adapters.aws.errors import (
 from nextfire.adapters.aws.lazily import LazyClient
 from nextfire.adapters.aws.lean.dynamodb import LeanDynamoDb
 from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
-from nextfire.adapters.aws.lean.sqs import LeanSqs
+from nextfire.adapters.aws.lean.sqs import HEADERS, LeanSqs
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.domain.errors import UnavailableError
 
@@ -71,7 +71,8 @@ def sqs(*, long_poll: bool = False) -> SQSClient:
     patience = _LONG_POLL if long_poll else _USUAL
     if not _lean():
         return cast("SQSClient", _of_boto3("sqs", patience))
-    return cast("SQSClient", LeanSqs(JsonClient("sqs", "AmazonSQS", patience)))
+    client = JsonClient("sqs", "AmazonSQS", patience, headers=HEADERS)
+    return cast("SQSClient", LeanSqs(client))
 
 
 def s3() -> S3Client:

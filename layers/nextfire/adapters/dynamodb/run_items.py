@@ -267,6 +267,7 @@ RUNS_TABLE: tuple[Field[Any], ...] = (
     Field("dispatch_reason", TEXT, EXECUTORS),
     Field("attempt_base", _COUNT, unless=0),
     Field("restarted", FLAG, unless=False),
+    Field("fence_base", _COUNT, unless=0),
     Field("buried", _COUNT, EXECUTORS, unless=0),
     # Executors do not set it: conditions of their writes use it.
     Field("cancel_requested", FLAG, EXECUTORS, unless=False),

@@ -109,16 +109,23 @@ class RunRequests:
         return Written.DONE if stored == put["Item"] else Written.CHANGED
 
     def redrive(
-        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+        self,
+        run: Run,
+        entry: DueEntry,
+        now: datetime,
+        *,
+        was: RunState = RunState.DEAD,
+        by_user: bool = True,
     ) -> Claim:
         attempts = "attempt = :base" if run.attempt_base else _NO_ATTEMPT
-        # Executors redrive what was SKIPPED because of its parents, so without a pool. They may not
-        # write these, and it has no other values.
+        # Executors redrive what was SKIPPED because of its parents. They may not write these, and
+        # it has no other values.
         base, cancel_reason = "", ""
-        yes: dict[str, object] = {}
-        if was is not RunState.SKIPPED or run.pool is not None:
-            base, cancel_reason = "attempt_base = :base, restarted = :yes, ", "cancel_reason, "
-            yes[":yes"] = True
+        of_user: dict[str, object] = {}
+        if by_user:
+            base = "attempt_base = :base, fence_base = :fence, restarted = :yes, "
+            cancel_reason = "cancel_reason, "
+            of_user = {":yes": True, ":fence": run.fence_base}
         update = {
             "TableName": self._table,
             "Key": encode_key(run.key),
@@ -133,7 +140,7 @@ class RunRequests:
             ),
             "ExpressionAttributeNames": {"#state": "state"},
             "ExpressionAttributeValues": to_item(
-                yes
+                of_user
                 | {
                     ":pending": RunState.PENDING.value,
                     ":was": was.value,
@@ -167,7 +174,7 @@ class RunRequests:
             to.key,
             what="await parents",
             update=(
-                f"{sets}, attempt_base = :base, restarted = :yes "
+                f"{sets}, attempt_base = :base, fence_base = :fence, restarted = :yes "
                 f"REMOVE {removes}, cancel_requested, cancel_reason"
             ),
             condition=(

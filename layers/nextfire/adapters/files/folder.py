@@ -63,7 +63,7 @@ class Folder:
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)
                 raise
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def read(self, path: Path) -> bytes | None:
         """Return the content of the file at *path*; None if it does not exist.
@@ -90,7 +90,7 @@ class Folder:
             except OSError as error:
                 _check_absent(error)
                 return False
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
             return True
 
     def below(self, path: Path) -> list[str]:
@@ -147,10 +147,11 @@ def _make_folder(path: Path) -> None:
     if not path.is_dir():
         _make_folder(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Make the names of the files in *path* durable."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)

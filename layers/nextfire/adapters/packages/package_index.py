@@ -18,11 +18,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from nextfire.adapters.loopback_server import LoopbackHandler, LoopbackServer
 from nextfire.adapters.packages.index_pages import rewrite_links
+from nextfire.adapters.script_server import BoundedHead, ScriptServer
 from nextfire.dataclass import dataclass, field
 from nextfire.domain.packages import LOOPBACK, PUBLIC_INDEX, check_index, normalized
 
@@ -36,7 +37,7 @@ _ACCEPT = (
 _PASSED_ON = ("Content-Length", "Content-Type", "Content-Range", "Accept-Ranges")
 _TIMEOUT = 60.0  # seconds until the index responds, and between two chunks of a response
 _REQUEST_TIMEOUT = 10.0  # seconds until the installer's request must be complete
-_CONNECTIONS = 128
+_CONNECTIONS = 128  # with a request, and without
 _PIECE = 256 * 1024
 _PAGE_BYTES = 64 * 1024 * 1024
 _REDIRECTS = 5
@@ -247,31 +248,26 @@ def _with_https(url: str) -> str:
     return url.replace("http://", "https://", 1)
 
 
-class _Server(LoopbackServer):
+class _Server(ScriptServer):
     def __init__(self, proxy: IndexProxy) -> None:
         self.proxy = proxy
-        self._room = threading.BoundedSemaphore(_CONNECTIONS)
-        super().__init__(_Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._room.release()
+        self.room = threading.BoundedSemaphore(_CONNECTIONS)
+        super().__init__(_Handler, request_timeout=_REQUEST_TIMEOUT, max_pending=_CONNECTIONS)
 
 
-class _Handler(LoopbackHandler):
+class _Handler(BoundedHead, BaseHTTPRequestHandler):
     timeout = _REQUEST_TIMEOUT
+    server_version = "nextfire"
+    sys_version = ""
     server: _Server
 
-    def do_GET(self) -> None:  # noqa: N802 — the name that http.server requires
-        self.server.proxy.answer(self)
+    def do_GET(self) -> None:
+        self.server.has_come(self.request)
+        if self.server.room.acquire(blocking=False):
+            try:
+                self.server.proxy.answer(self)
+            finally:
+                self.server.room.release()
 
     do_HEAD = do_GET  # noqa: N815 - the name that http.server requires
 
@@ -287,3 +283,6 @@ class _Handler(LoopbackHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: the path is a secret."""

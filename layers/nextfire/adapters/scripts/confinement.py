@@ -138,8 +138,9 @@ def enter_file_namespace(view: dict) -> None:  # type: ignore[type-arg]
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     if view:
         _replace_folders(view)
-    # Lists only processes of this namespace that belong to the script's user.
-    _mount("proc", "/proc", "proc", _SAFE | _MS_NOEXEC, b"hidepid=2")
+    # Lists only processes of this namespace that belong to the script's user. Read-only: without
+    # CAP_SYS_RESOURCE the executor cannot keep them from lowering their oom_score_adj otherwise.
+    _mount("proc", "/proc", "proc", _SAFE | _MS_NOEXEC | _MS_RDONLY, b"hidepid=2")
     for path, (kind, options) in REPLACED.items():
         if os.path.isdir(path):
             _mount(kind, path, kind, _SAFE | _MS_NOEXEC, options)

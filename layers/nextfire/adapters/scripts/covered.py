@@ -35,14 +35,17 @@ class CoveredFolders:
     def of_host(
         cls, root: Path, *, visible: Collection[Path], credentials: Collection[Path]
     ) -> Self:
-        """The folders of this host: temporary folders, *root*, and the home of an executor's user.
+        """The folders of this host: temporary folders, *root*, those of the files *credentials*,
+        and the home of an executor's user.
 
         Root's home is not covered: script users cannot read it anyway.
         """
         shared = {path.resolve() for path in (root, *_TEMPORARY)}
-        hidden = {_RUN / "user"}
+        private = {file.parent for file in credentials}
         if os.geteuid() != 0:
-            hidden |= {path.resolve() for path in _private_folders(credentials)}
+            private |= _homes()
+        found = {path.resolve() for path in private}
+        hidden = {_RUN / "user", *(path for path in found if len(path.parts) > _TOP_LEVEL)}
         covered = {path for path in shared | hidden if path.is_dir() and path != Path("/")}
         # A folder inside a covered folder is covered with it.
         outermost = {path for path in covered if covered.isdisjoint(path.parents)}
@@ -90,17 +93,16 @@ class CoveredFolders:
         return path.is_dir() and any(each in path.parents for each in self.shared + self.hidden)
 
 
-def _private_folders(credentials: Collection[Path]) -> set[Path]:
-    """The home folders of the executor's user, and the folders of its files *credentials*.
-
-    Both the home in its environment and the home of its account, which may differ.
+def _homes() -> set[Path]:
+    """The home folders of the executor's user: the one in its environment and the one of its
+    account, which may differ.
     """
-    found = {file.parent for file in credentials}
+    found = set()
     if home := os.environ.get("HOME"):
         found.add(Path(home))
     with suppress(KeyError):  # The user has no account, as in many containers.
         found.add(Path(pwd.getpwuid(os.geteuid()).pw_dir))
-    return {path for path in found if len(path.parts) > _TOP_LEVEL}
+    return found
 
 
 @cache

@@ -12,17 +12,16 @@ import itertools
 import json
 import re
 import secrets
-import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import error_code, refused, translated
-from nextfire.adapters.loopback_server import LoopbackHandler, LoopbackServer
+from nextfire.adapters.script_server import BoundedHead, ScriptServer
 from nextfire.dataclass import dataclass, field
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
@@ -42,7 +41,6 @@ _JOBS = 256
 _TURN_SECONDS = 3.0
 """How long a run waits for the request of another run of its job: less than its lease."""
 _MAX_PENDING = 32
-"""Maximum number of connections with an incomplete request; beyond it the oldest is closed."""
 _REQUEST_TIMEOUT = 5  # seconds until a request must be complete
 _MAX_PER_LOAN = 8  # concurrent requests of one loan
 _POLL = 0.1  # seconds between checks for `close` and request timeouts
@@ -243,54 +241,21 @@ class StsJobRole:
             return f"http://127.0.0.1:{self._server.server_port}"
 
 
-class _Server(LoopbackServer):
-    """Serves untrusted scripts.
-
-    Connections with an incomplete request time out, and the oldest is closed if there are too many.
-    A complete request counts toward the limit of concurrent requests of its loan.
-    """
+class _Server(ScriptServer):
+    """A complete request counts toward the limit of concurrent requests of its loan."""
 
     def __init__(self, role: StsJobRole) -> None:
         self.role = role
-        self._pending: dict[Any, float] = {}  # connection -> deadline of its request, oldest first
-        self._lock = threading.Lock()  # held while closing, so that the descriptor is not reused
-        super().__init__(_Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            self._pending[request] = time.monotonic() + _REQUEST_TIMEOUT
-            if len(self._pending) > _MAX_PENDING:
-                self._hang_up(next(iter(self._pending)))
-        super().process_request(request, client_address)
-
-    def service_actions(self) -> None:
-        """Close connections that timed out. Called every `_POLL` and after each connection."""
-        now = time.monotonic()
-        with self._lock:
-            for request in [each for each, until in self._pending.items() if until <= now]:
-                self._hang_up(request)
-
-    def has_come(self, request: Any) -> None:
-        """Record that *request* was read completely."""
-        with self._lock:
-            self._pending.pop(request, None)
-
-    def shutdown_request(self, request: Any) -> None:
-        self.has_come(request)
-        super().shutdown_request(request)
-
-    def _hang_up(self, request: Any) -> None:
-        """Close the connection *request*, which ends its thread."""
-        del self._pending[request]
-        with suppress(OSError):
-            request.shutdown(socket.SHUT_RDWR)
+        super().__init__(_Handler, request_timeout=_REQUEST_TIMEOUT, max_pending=_MAX_PENDING)
 
 
-class _Handler(LoopbackHandler):
+class _Handler(BoundedHead, BaseHTTPRequestHandler):
     timeout = _REQUEST_TIMEOUT
+    server_version = "nextfire"
+    sys_version = ""
     server: _Server
 
-    def do_GET(self) -> None:  # noqa: N802 — the name that http.server requires
+    def do_GET(self) -> None:
         self.server.has_come(self.request)
         try:
             document = self.server.role.answer(self.path, self.headers.get("Authorization", ""))
@@ -301,6 +266,9 @@ class _Handler(LoopbackHandler):
             self._reply(HTTPStatus.NOT_FOUND)
         else:
             self._reply(HTTPStatus.OK, document)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: a path identifies an execution."""
 
     def _reply(self, status: HTTPStatus, body: bytes = b"") -> None:
         self.send_response(status)

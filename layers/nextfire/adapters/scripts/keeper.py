@@ -94,6 +94,8 @@ class _Keeper:
         self._child = -1
         self._exit_code: int | None = None
         self._has_children = True
+        # The program's own is read-only.
+        self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._wake, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _catch_signals()
         _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -136,7 +138,7 @@ class _Keeper:
             return str(error)
         if not self._child:
             try:
-                _become(self._request, channel, keeper)
+                _become(self._request, channel, keeper, self._proc)
             except ForkedScript:
                 raise
             except BaseException as error:  # noqa: BLE001 - all of them are reported to the parent
@@ -212,8 +214,8 @@ def _catch_signals() -> None:
     _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
 
 
-def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[type-arg]
-    """Turn this process, a fork of *parent*, into the program.
+def _become(request: dict, channel: int, parent: int, proc: int) -> None:  # type: ignore[type-arg]
+    """Turn this process, a fork of *parent*, into the program. *proc*: a writable ``/proc``.
 
     Raises:
         ForkedScript: The program is a script that this process itself must run.
@@ -224,7 +226,7 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
     os.setsid()
     prctl(PR_SET_DUMPABLE, 1)  # otherwise root owns its files in /proc, which are written below
     os.nice(_NICE)  # the executor gets its share of the CPU, however many scripts run
-    _prefer_for_oom_kill()
+    _prefer_for_oom_kill(proc)
     if request[ProgramRequest.USER] is not None:
         become_user(request[ProgramRequest.USER])
     drop_capabilities(executes=not forks)
@@ -258,10 +260,10 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
     os.execve(program[0], program, environment)  # noqa: S606
 
 
-def _prefer_for_oom_kill() -> None:
+def _prefer_for_oom_kill(proc: int) -> None:
     """If memory is short, the kernel kills the script rather than the executor."""
     try:
-        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        score = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=proc)
         os.write(score, b"1000")
         os.close(score)
     except OSError:

@@ -1,10 +1,11 @@
 """Blocks script users from the metadata addresses of the machine.
 
 Uses policy routing rules: the kernel rejects packets from these users to these addresses; other
-users are not affected. The rules need no firewall and no packages: small images lack `ip` and
-`iptables`, and a netlink request takes 40 lines. Existing rules are left alone, so workers on the
-same machine do not interfere with each other. A rule stays until the machine restarts or the
-network namespace ends.
+users are not affected. The rules need no packages: small images lack `ip` and `iptables`, and a
+netlink request takes 40 lines. Existing rules are left alone, so workers on the same machine do not
+interfere with each other. A rule stays until the machine restarts or the network namespace ends.
+
+A `packet_filter` stops sockets that are bound to an interface, which these rules do not.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from nextfire.adapters.scripts.packet_filter import drop_packets
 from nextfire.adapters.scripts.script_users import FIRST_UID, RESERVED_UIDS
 from nextfire.dataclass import dataclass
 
@@ -103,7 +105,13 @@ def _close(first_user: int, last_user: int) -> dict[str, str]:
                         # The kernel looks up local addresses before these rules.
                         problems[str(address)] = "this is a local address of the machine"
     except OSError as error:
-        problems = dict.fromkeys(map(str, ADDRESSES), _words(error))
+        return dict.fromkeys(map(str, ADDRESSES), _words(error))
+    four = [address for address in ADDRESSES if isinstance(address, IPv4Address)]
+    try:
+        drop_packets(four, first_user, last_user)
+    except OSError as error:
+        cause = f"sockets bound to an interface reach it, and nf_tables fails: {_words(error)}"
+        problems = {**dict.fromkeys(map(str, four), cause), **problems}
     return problems
 
 

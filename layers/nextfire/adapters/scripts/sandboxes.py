@@ -95,6 +95,8 @@ class Sandboxes:
             self._covered = CoveredFolders.of_host(
                 self.root, visible=visible, credentials=credentials
             )
+        elif own == 0:
+            _warn_of_readable(credentials)
         users = self._users
         sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
         if users is None:
@@ -160,6 +162,17 @@ class Sandboxes:
     def _give_back(self, user: ScriptUser | None, *, alone: bool) -> None:
         if self._users is not None and user is not None:
             self._users.give_back(user, alone=alone)
+
+
+def _warn_of_readable(credentials: Collection[Path]) -> None:
+    for path in credentials:
+        with suppress(OSError):
+            if path.stat().st_mode & stat.S_IROTH:
+                _log.warning(
+                    "scripts may read the executor's credentials in %s: let only root read it, in "
+                    "Kubernetes with runAsUser: 0; or allow the executor namespaces",
+                    path,
+                )
 
 
 def _hide() -> None:

@@ -21,6 +21,7 @@ import socket
 import time
 from typing import Any, Never
 
+from nextfire.adapters.scripts.bounded_server import CpuThrottle
 from nextfire.domain.attempt import MAX_NESTING, MAX_VALUE_BYTES, is_nested_too_deeply
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.masking import Masker
@@ -29,9 +30,16 @@ from nextfire.domain.ports.scripts import Supervisor
 _READ_BYTES = 64 * 1024
 _MAX_REQUEST = 4 * MAX_VALUE_BYTES
 """Larger than a value: a request may hold blanks and escapes that the stored value does not."""
+_MAX_LOADED = 900
+"""Levels of a checkpoint that Python 3.11 decodes; later releases decode more."""
 _TOO_DEEP = f"the value is nested more than {MAX_NESTING} levels deep; flatten it"
 _SAVE_BURST = 10
 _SAVE_EVERY = 0.1  # seconds per save after a burst: each save costs a write to DynamoDB
+_SHARE_OF_CORE = 0.02
+"""Fraction of a core that one script's requests may use after a burst: all runs of the executor
+share the interpreter's lock.
+"""
+_MAX_PAUSE = 1.0  # seconds, in which the run is not supervised
 
 
 class Channel:
@@ -60,6 +68,8 @@ class Channel:
         self._ending = False
         self._saves = float(_SAVE_BURST)
         self._saved_at = time.monotonic()
+        self._spent = 0.0
+        self._pace = CpuThrottle(lambda: _SHARE_OF_CORE, now=time.monotonic(), spent=0.0)
         self.result: bytes | None = None
 
     def fileno(self) -> int:
@@ -105,7 +115,12 @@ class Channel:
             line = bytes(self._request[:end])
             del self._request[: end + 1]
             self._searched = 0
+            before = time.thread_time()
             self._reply = self._reply_to(line)
+            self._spent += time.thread_time() - before
+            delay = self._pace.delay(now=time.monotonic(), spent=self._spent)
+            if delay > 0:
+                time.sleep(min(delay, _MAX_PAUSE))
 
     def _reply_to(self, line: bytes) -> bytes:
         named = {}
@@ -122,8 +137,7 @@ class Channel:
     def _answer(self, request: object) -> dict[str, Any]:
         match request:
             case {"op": "checkpoint.load"}:
-                kept = self._supervisor.checkpoint()
-                return {"ok": True, "value": None if kept is None else json.loads(kept)}
+                return {"ok": True, "value": _kept(self._supervisor.checkpoint())}
             case {"op": "upstream"}:
                 runs = self._upstream
                 return {"ok": True, "value": {} if runs is None else json.loads(runs)}
@@ -151,6 +165,15 @@ class Channel:
         if self._saves < 1:
             time.sleep(_SAVE_EVERY)
         self._saves -= 1
+
+
+def _kept(checkpoint: bytes | None) -> Any:
+    """The value of *checkpoint*; rejects one of an older version that scripts cannot decode."""
+    if checkpoint is None:
+        return None
+    if is_nested_too_deeply(checkpoint, _MAX_LOADED):
+        raise ValueError(_TOO_DEEP)
+    return json.loads(checkpoint)
 
 
 def _line(answer: dict[str, Any]) -> bytes:

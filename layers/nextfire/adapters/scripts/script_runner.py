@@ -93,7 +93,7 @@ class ProcessScriptRunner:
             visible: Folders in temporary folders or in the home of the executor's user that
                 scripts may see, with the permissions of the script's user.
             credentials: Files with the executor's credentials. If the host allows namespaces, the
-                folders of these files are hidden from scripts of the executor's user.
+                folders of these files are hidden from scripts.
 
         Raises:
             ValueError: *output_cap* is too small, or this host cannot run scripts. The message

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from nextfire.adapters.files.folder import TEMPORARY
+from nextfire.adapters.files.folder import TEMPORARY, sync_folder
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.errors import UnusableDatabaseError, translated
 from nextfire.domain.errors import ConflictError, InvalidInputError
@@ -47,6 +47,7 @@ def back_up(database: Database, folder: Path, to: Path, *, parts: Sequence[str])
         with archive.open("rb") as file:
             os.fsync(file.fileno())
         archive.replace(to)
+        sync_folder(to.parent)
 
 
 def restore(archive: Path, folder: Path, *, database: str) -> None:
@@ -69,7 +70,9 @@ def restore(archive: Path, folder: Path, *, database: str) -> None:
         _extract(archive, new)
         (new / _DATABASE).rename(new / database)
         _check(new / database)
+        os.sync()  # one call for any number of files
         new.replace(folder)
+        sync_folder(folder.parent)
 
 
 def _extract(archive: Path, to: Path) -> None:

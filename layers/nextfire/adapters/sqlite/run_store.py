@@ -143,7 +143,13 @@ class SqliteRunStore(RunReads):
         return Claim(run, taken=True)
 
     def redrive(
-        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+        self,
+        run: Run,
+        entry: DueEntry,
+        now: datetime,
+        *,
+        was: RunState = RunState.DEAD,
+        by_user: bool = True,  # noqa: ARG002 — *run* has it
     ) -> Claim:
         with self._database.writing("redrive run") as connection:
             item = RUNS.get(connection, *run_key(run.key))

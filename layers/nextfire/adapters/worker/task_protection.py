@@ -10,9 +10,11 @@ from urllib.parse import urlsplit
 
 _PATH = "/task-protection/v1/state"
 _TIMEOUT = timedelta(seconds=2)
-_EXPIRES_IN = timedelta(minutes=15)
-"""How long the protection of a hung worker lasts."""
-_RENEW_AFTER = _EXPIRES_IN / 3
+_RENEW_AFTER = timedelta(minutes=5)
+_EXPIRES_IN = timedelta(hours=12) + _RENEW_AFTER
+"""As long as any run may take, counted from a renewal. In a deployment ECS refuses renewals
+(DEPLOYMENT_BLOCKED) while more tasks are protected than the service is to have: the old ones and
+the new ones."""
 _TRY_AGAIN_AFTER = timedelta(seconds=30)
 
 
@@ -30,18 +32,20 @@ class EcsTaskProtection:
         self._monotonic = monotonic
         self._warn = warn
         self._protected = False
-        self._renew_at = self._try_again_at = float("-inf")
+        self._is_certain = False  # a worker that died in this task may have left a protection
+        self._renew_at = monotonic() + _RENEW_AFTER.total_seconds()
+        self._try_again_at = float("-inf")
 
     def keep(self, *, working: bool) -> None:
         """Protect the task if it is *working*; otherwise remove the protection.
 
         Call it often: it sends a request only if *working* changes, if the protection must be
-        renewed, or some time after a failure.
+        renewed, some time after a failure, or once if the task is idle from the start.
         """
         if self._uri is None:
             return
         now = self._monotonic()
-        to_renew = working and now >= self._renew_at
+        to_renew = now >= self._renew_at and (working or not self._is_certain)
         if (working is self._protected and not to_renew) or now < self._try_again_at:
             return
         try:
@@ -50,7 +54,7 @@ class EcsTaskProtection:
             self._try_again_at = now + _TRY_AGAIN_AFTER.total_seconds()
             self._warn(f"cannot set the task's protection to {working}: {error}")
         else:
-            self._protected = working
+            self._protected, self._is_certain = working, True
             self._renew_at = now + _RENEW_AFTER.total_seconds()
 
 

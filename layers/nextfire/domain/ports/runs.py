@@ -91,12 +91,18 @@ class RunStore(Protocol):
         """Record that the death of the DEAD *run* was published, unless it has been redriven."""
 
     def redrive(
-        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+        self,
+        run: Run,
+        entry: DueEntry,
+        now: datetime,
+        *,
+        was: RunState = RunState.DEAD,
+        by_user: bool = True,
     ) -> Claim:
         """Replace a run in the state *was* (DEAD, CANCELLED or SKIPPED) with *run*, made by
-        `Run.redriven`, and store the due entry of its dispatch, in one transaction. `taken`: the
-        stored run was in that state, had the previous dispatch, and was not a range record. A
-        repeated call returns the record that it wrote.
+        `Run.redriven` with *by_user*, and store the due entry of its dispatch, in one transaction.
+        `taken`: the stored run was in that state, had the previous dispatch, and was not a range
+        record. A repeated call returns the record that it wrote.
         """
 
     def await_parents(self, was: Run, to: Run) -> Claim:

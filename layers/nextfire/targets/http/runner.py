@@ -66,8 +66,10 @@ class DestinationGate(Protocol):
         dispatch; *timeout*: maximum duration of the call.
         """
 
-    def leave(self, tenant: str, destination: str, run: str) -> None:
-        """Give back what *run* took when it was admitted. Never raises."""
+    def leave(self, tenant: str, destination: str, run: str, *, unused: bool) -> None:
+        """Give back what *run* took when it was admitted. *unused*: no attempt was made. Never
+        raises.
+        """
 
     def report(
         self, tenant: str, destination: str, outcome: Outcome, retry_at: datetime | None
@@ -94,6 +96,7 @@ class HttpTarget:
         self._clock = clock
         self._gate = gate
         self._monotonic = monotonic
+        self._attempted: set[RunKey] = set()
 
     def admit(self, job: Job, run: RunKey, now: datetime, *, first: bool) -> Hold | None:
         call = job.definition.target.http
@@ -110,12 +113,17 @@ class HttpTarget:
 
     def release(self, job: Job, run: RunKey) -> None:
         call = job.definition.target.http
-        if self._gate is not None and call is not None:
-            self._gate.leave(job.key.tenant, destination_of(call.url), run.execution_id)
+        if self._gate is None or call is None:
+            return
+        unused = run not in self._attempted
+        self._attempted.discard(run)
+        destination = destination_of(call.url)
+        self._gate.leave(job.key.tenant, destination, run.execution_id, unused=unused)
 
     def attempt(
         self, job: Job, run: Run, supervisor: RunControl, longest: timedelta
     ) -> AttemptResult:
+        self._attempted.add(run.key)
         timeout = min(job.definition.timeout, longest).total_seconds()
         masker, line = Masker(), _Line(self._transport, supervisor, self._monotonic, timeout)
         try:

@@ -235,7 +235,13 @@ class MemoryRunStore:
                 self._store(replace(stored, buried=run.dispatch))
 
     def redrive(
-        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+        self,
+        run: Run,
+        entry: DueEntry,
+        now: datetime,
+        *,
+        was: RunState = RunState.DEAD,
+        by_user: bool = True,  # noqa: ARG002 — *run* has it
     ) -> Claim:
         assert self._due is not None, "a store without a due store does not redrive"
         with self._lock:

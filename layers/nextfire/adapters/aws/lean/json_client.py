@@ -53,7 +53,10 @@ class ClientTimeouts:
 
 
 class JsonClient:
-    """Calls operations ``<prefix>.<operation>`` of *service*. Thread-safe."""
+    """Calls operations ``<prefix>.<operation>`` of *service*. Thread-safe.
+
+    *headers*: sent with each request; names in lower case.
+    """
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class JsonClient:
         patience: ClientTimeouts,
         *,
         credentials: CredentialsSource | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         place = service_endpoint(service)
         self.service = service
@@ -73,6 +77,7 @@ class JsonClient:
         self._headers = {
             "content-type": "application/x-amz-json-1.0",
             "host": urlsplit(place.endpoint).netloc,
+            **(headers or {}),
         }
         self._budget = RetryBudget()
         self._offset = 0.0  # seconds by which AWS's clock is ahead of the local clock

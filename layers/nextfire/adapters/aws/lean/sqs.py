@@ -9,6 +9,9 @@ from typing import Any
 
 from nextfire.adapters.aws.lean.json_client import JsonClient
 
+HEADERS = {"x-amzn-query-mode": "true"}
+"""Headers of each request: asks for the error codes of SQS's former protocol, as boto3 does."""
+
 
 class LeanSqs:
     """Requests and responses are those of boto3's client."""

@@ -1,0 +1,111 @@
+"""HTTP servers on the loopback, which scripts may attack before the server knows who asks."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import suppress
+from http.client import LineTooLong
+from http.server import ThreadingHTTPServer
+from socketserver import StreamRequestHandler, TCPServer
+from typing import Any
+
+MAX_HEAD = 16 * 1024
+"""Maximum bytes of a request line and its headers. The standard library accepts 6 MB."""
+
+
+class _Head:
+    """The head of a request in *file*."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._left = MAX_HEAD
+        self.close = file.close
+
+    def readline(self, _most: int) -> bytes:
+        """Return the next line.
+
+        Raises:
+            LineTooLong: The head is too long. `BaseHTTPRequestHandler` responds with 431.
+        """
+        line: bytes = self._file.readline(self._left + 1)
+        self._left -= len(line)
+        if self._left < 0:
+            raise LineTooLong("head")
+        return line
+
+
+class BoundedHead(StreamRequestHandler):
+    """For a `BaseHTTPRequestHandler`: refuses requests whose head exceeds `MAX_HEAD`. For one
+    request per connection.
+    """
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile: Any = _Head(self.rfile)
+
+
+class ScriptServer(ThreadingHTTPServer):
+    """Serves untrusted scripts on a free port.
+
+    Connections with an incomplete request time out, and the oldest is closed if there are too many.
+    Handlers call `has_come`, and bound the number of complete requests.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(
+        self, handler: type[StreamRequestHandler], *, request_timeout: float, max_pending: int
+    ) -> None:
+        """Build.
+
+        Args:
+            handler: Handles one request.
+            request_timeout: Seconds until a request must be complete.
+            max_pending: Maximum number of connections with an incomplete request.
+        """
+        self._request_timeout = request_timeout
+        self._max_pending = max_pending
+        self._pending: dict[Any, float] = {}  # connection -> deadline of its request, oldest first
+        self._lock = threading.Lock()  # held while closing, so that the descriptor is not reused
+        super().__init__(("127.0.0.1", 0), handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._pending[request] = time.monotonic() + self._request_timeout
+            if len(self._pending) > self._max_pending:
+                self._hang_up(next(iter(self._pending)))
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Close connections that timed out. Called at each poll and after each connection."""
+        now = time.monotonic()
+        with self._lock:
+            for request in [each for each, until in self._pending.items() if until <= now]:
+                self._hang_up(request)
+
+    def has_come(self, request: Any) -> None:
+        """Record that *request* was read completely."""
+        with self._lock:
+            self._pending.pop(request, None)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.has_come(request)
+        super().shutdown_request(request)
+
+    def _hang_up(self, request: Any) -> None:
+        """Close the connection *request*, which ends its thread."""
+        del self._pending[request]
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore errors: a client that disconnects or sends garbage is not worth a log entry."""
+
+    def server_bind(self) -> None:
+        """Bind without the host name lookup that HTTPServer makes."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "127.0.0.1", int(self.socket.getsockname()[1])

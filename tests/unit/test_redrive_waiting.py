@@ -1,0 +1,103 @@
+"""Redrives of runs that were cancelled or skipped after they had waited: each wait has a dispatch,
+and the queue drops a message whose dispatch was sent in the last 5 minutes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nextfire.domain.ids import unsent_dispatch
+from nextfire.domain.job import Job
+from nextfire.domain.ports.targets import Hold
+from nextfire.domain.run import RunState
+from nextfire.domain.target import TargetKind
+from tests.builders import at
+from tests.unit.limited import ONCE
+from tests.unit.requested import MANUAL, run_now, stored
+from tests.unit.test_calls_executed import Calls, dispatched, key
+from tests.world import World
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls(hold=Hold(at("12:01"), "the endpoint has a limit"))
+
+
+@pytest.fixture
+def world(calls: Calls) -> World:
+    world = World("11:59")
+    world.call_targets[TargetKind.HTTP] = calls
+    return world
+
+
+def waiting(world: World, calls: Calls, *instants: str, **fields: Any) -> Job:
+    """A job whose run of 12:00 is dispatched at each of *instants*, and waits again; last not."""
+    job = dispatched(world, **fields, **ONCE)
+    assert calls.hold is not None
+    for instant in instants:
+        calls.hold = replace(calls.hold, until=at(instant))
+        world.worker().work_one()
+        world.tick_at(instant)
+    calls.hold = None
+    return job
+
+
+def redrive(world: World, job: Job) -> RunState:
+    world.at("12:02")
+    world.sequences.redrive(key(job), "report", downstream=False, reason=None)
+    world.tick()
+    world.worker().work()
+    return world.run(job, "12:00").state
+
+
+def test_a_run_that_was_cancelled_while_it_waited_starts_again(world: World, calls: Calls) -> None:
+    job = waiting(world, calls, "12:00:30", "12:01", "12:01:30")
+    world.manage_runs.cancel(key(job), None)
+    assert world.worker().work_one().reason == "has ended CANCELLED"
+
+    assert redrive(world, job) is RunState.SUCCEEDED
+
+
+def test_a_run_that_was_skipped_after_it_waited_starts_again(world: World, calls: Calls) -> None:
+    window = {"misfire": {"relevancyWindowSec": 60}}
+    job = waiting(world, calls, "12:00:30", "12:00:50", "12:01:20", **window)
+    assert world.worker().work_one().skipped
+    assert world.run(job, "12:00").dispatch == 4
+
+    assert redrive(world, job) is RunState.SUCCEEDED
+
+
+@pytest.mark.parametrize("received_again", [False, True])
+def test_a_run_on_request_that_the_overlap_policy_skipped_starts_again(
+    world: World, *, received_again: bool
+) -> None:
+    """The earlier run has ended by now, but it had not when this one was due."""
+    job = world.register(**MANUAL, overlap="SKIP")
+    first = run_now(world, job, "1")
+    world.tick()
+    world.advance(seconds=1)
+    second = run_now(world, job, "2")
+    world.faults.call_before_next("scripts.fetch", lambda: world.advance(seconds=3))
+    world.worker().work_one()
+    world.tick()
+    world.worker().work_one()
+    states = [stored(world, run).state for run in (first, second)]
+    assert states == [RunState.SUCCEEDED, RunState.SKIPPED]
+
+    world.sequences.redrive(second.key, "report", downstream=False, reason=None)
+    if received_again:
+        [message] = (each for each in world.queue.log if each.key == second.key)
+        world.queue.queues["default"].send(message.encode(), group="again", dedup="again")
+        world.worker().work_one()
+    world.tick()
+    world.worker().work()
+
+    assert stored(world, second).state is RunState.SUCCEEDED
+
+
+def test_a_redrive_takes_a_dispatch_that_was_not_sent() -> None:
+    assert unsent_dispatch(3) == 5, "the next one may be in flight"
+    assert unsent_dispatch(3, recorded=False) > 3 + 3 * 24 * 60 * 2
