@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
+from nextfire.adapters.scripts.script_channel import Channel
 from nextfire.domain.errors import UnavailableError
+from nextfire.domain.masking import Masker
 from tests.supervisors import Watch
 from tests.unit.script_runner.conftest import Runner
 from tests.unit.script_runner.scripts import ENDLESS
@@ -284,3 +292,39 @@ def test_error_of_the_supervisor_in_a_save_ends_the_script(run: Runner) -> None:
 
     with pytest.raises(LookupError, match="supervisor"):
         run("import nextfire_job; nextfire_job.save_checkpoint(1)\n" + ENDLESS, watch=Broken())
+
+
+def _set_result(value: object) -> None:
+    """What a script that sets its result makes its executor do."""
+    script, executor = socket.socketpair()
+    with script, executor:
+        channel = Channel(executor, Watch(), Masker())
+        line = json.dumps({"op": "result", "value": value}).encode() + b"\n"
+        sender = threading.Thread(target=script.sendall, args=[line])
+        sender.start()
+        while channel.result is None:
+            channel.ready(0)
+        sender.join()
+
+
+@pytest.mark.parametrize(("kilobytes", "most"), [(1, 2), (200, 1)])
+def test_large_requests_are_parsed_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, kilobytes: int, most: int
+) -> None:
+    """Parsed, they take up to thirty times the memory."""
+    loads, both, parsing, seen = json.loads, threading.Barrier(2), [0], [0]
+
+    def slowly(*given: Any, **named: Any) -> Any:
+        parsing[0] += 1
+        seen[0] = max(seen[0], parsing[0])
+        with suppress(threading.BrokenBarrierError):
+            both.wait(timeout=5 if most > 1 else 0.2)
+        found = loads(*given, **named)
+        parsing[0] -= 1
+        return found
+
+    monkeypatch.setattr(json, "loads", slowly)
+    with ThreadPoolExecutor(2) as executor:
+        [*executor.map(_set_result, ["x" * 1024 * kilobytes] * 2)]
+
+    assert seen == [most]

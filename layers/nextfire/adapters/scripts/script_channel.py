@@ -18,7 +18,9 @@ from __future__ import annotations
 import json
 import selectors
 import socket
+import threading
 import time
+from contextlib import nullcontext
 from typing import Any, Never
 
 from nextfire.adapters.scripts.bounded_server import CpuThrottle
@@ -30,6 +32,11 @@ from nextfire.domain.ports.scripts import Supervisor
 _READ_BYTES = 64 * 1024
 _MAX_REQUEST = 4 * MAX_VALUE_BYTES
 """Larger than a value: a request may hold blanks and escapes that the stored value does not."""
+_SMALL = 64 * 1024
+_large = threading.Lock()
+"""Held while a request of more than `_SMALL` bytes is parsed: an empty object, three bytes with its
+comma, takes 72 bytes of memory. Scripts that run at the same time could use up the executor's.
+"""
 _MAX_LOADED = 900
 """Levels of a checkpoint that Python 3.11 decodes; later releases decode more."""
 _TOO_DEEP = f"the value is nested more than {MAX_NESTING} levels deep; flatten it"
@@ -123,30 +130,31 @@ class Channel:
                 time.sleep(min(delay, _MAX_PAUSE))
 
     def _reply_to(self, line: bytes) -> bytes:
-        named = {}
+        with _large if len(line) > _SMALL else nullcontext():
+            request = _parse(line)
+        named = {"id": request["id"]} if "id" in request else {}
         try:
-            request = json.loads(line, parse_constant=_refuse)
-            if isinstance(request, dict) and isinstance(request.get("id"), str):
-                named = {"id": request["id"]}
             return _line(self._answer(request) | named)
         except RecursionError:
             return _line({"ok": False, "error": _TOO_DEEP} | named)
         except ValueError as error:
             return _line({"ok": False, "error": str(error)} | named)
 
-    def _answer(self, request: object) -> dict[str, Any]:
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer *request*, which `_parse` returned."""
         match request:
+            case {"error": error}:
+                return {"ok": False, "error": error}
             case {"op": "checkpoint.load"}:
                 return {"ok": True, "value": _kept(self._supervisor.checkpoint())}
             case {"op": "upstream"}:
                 runs = self._upstream
                 return {"ok": True, "value": {} if runs is None else json.loads(runs)}
             case {"op": "checkpoint.save", "value": value}:
-                data = _bounded(_encode(value))
                 self._slow_down()
-                return self._saved(data)
+                return self._saved(value)
             case {"op": "result", "value": value}:
-                self.result = _bounded(self._masker.json(_encode(value)))
+                self.result = _bounded(self._masker.json(value))
                 return {"ok": True}
         raise ValueError("unknown request")
 
@@ -165,6 +173,26 @@ class Channel:
         if self._saves < 1:
             time.sleep(_SAVE_EVERY)
         self._saves -= 1
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """The `op`, `value` and `id` in *line*, as far as it has them, with the value encoded; if it is
+    invalid, its `id` and the `error`.
+    """
+    named = {}
+    try:
+        request = json.loads(line, parse_constant=_refuse)
+        if not isinstance(request, dict):
+            return {}
+        if isinstance(request.get("id"), str):
+            named = {"id": request["id"]}
+        if "value" in request:
+            named["value"] = _bounded(_encode(request["value"]))
+        return named | {"op": request.get("op")}
+    except RecursionError:
+        return named | {"error": _TOO_DEEP}
+    except ValueError as error:
+        return named | {"error": str(error)}
 
 
 def _kept(checkpoint: bytes | None) -> Any:
