@@ -25,8 +25,8 @@ from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.message import RunMessage
+from nextfire.domain.ports.targets import AttemptResult
 from nextfire.domain.run import RunState
-from nextfire.targets.script import runner
 from nextfire.usecases import job_edges, message_batch
 from nextfire.wiring.worker_ports import sqs_inbox
 from tests.builders import NOON, a_job, a_run, run_key
@@ -239,15 +239,15 @@ def test_a_service_that_is_down(
 ) -> None:
     """S3 does not answer before the script has started: that is not an attempt of the job."""
 
-    def counted(outcome: AttemptOutcome, reason: str, **more: Any) -> Result:
-        return Result(outcome, reason, **more | {"unavailable": False})
+    def counted(reason: str, **_: Any) -> AttemptResult:
+        return AttemptResult(Result(AttemptOutcome.FAILED, reason))
 
     system.upload("print('ran')")
     job = system.register(retryPolicy={"maxAttempts": 1})
     message = send(system, job)
     messages = system.receive()
     if planted:
-        monkeypatch.setattr(runner, "Result", counted)
+        monkeypatch.setattr(AttemptResult, "failed", counted)
     strict.enforce("outage", outages=["s3"])
 
     system.execute(messages)

@@ -155,12 +155,6 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
         "layers/nextfire/usecases/without_attempt.py",
         "WithoutAttempt._skip",
-        "True for run.state is RunState.PENDING and run.on_request",
-        "The store skips only requested runs that are waiting; the check saves a write.",
-    ),
-    Equivalent(
-        "layers/nextfire/usecases/without_attempt.py",
-        "WithoutAttempt._skip",
         "True for run.state is RunState.PENDING in …",
         "The store skips only requested runs that are waiting; the check saves a write.",
     ),
