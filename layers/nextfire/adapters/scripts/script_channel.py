@@ -46,7 +46,7 @@ _SHARE_OF_CORE = 0.02
 """Fraction of a core that one script's requests may use after a burst: all runs of the executor
 share the interpreter's lock.
 """
-_MAX_PAUSE = 1.0  # seconds, in which the run is not supervised
+_PAUSE = 0.2  # seconds at a time: the run is supervised in between
 
 
 class Channel:
@@ -77,6 +77,7 @@ class Channel:
         self._saved_at = time.monotonic()
         self._spent = 0.0
         self._pace = CpuThrottle(lambda: _SHARE_OF_CORE, now=time.monotonic(), spent=0.0)
+        self._replies_at = 0.0
         self.result: bytes | None = None
 
     def fileno(self) -> int:
@@ -90,6 +91,8 @@ class Channel:
 
     def ready(self, _events: int) -> None:
         """Read or write without blocking. Raises the supervisor's errors."""
+        if self._pauses():
+            return
         try:
             if self._reply:
                 self._reply = self._reply[self._socket.send(self._reply) :]
@@ -125,9 +128,15 @@ class Channel:
             before = time.thread_time()
             self._reply = self._reply_to(line)
             self._spent += time.thread_time() - before
-            delay = self._pace.delay(now=time.monotonic(), spent=self._spent)
-            if delay > 0:
-                time.sleep(min(delay, _MAX_PAUSE))
+            now = time.monotonic()
+            self._replies_at = now + self._pace.delay(now=now, spent=self._spent)
+
+    def _pauses(self) -> bool:
+        """Wait a moment for `_replies_at`. Returns whether that was not long enough."""
+        left = self._replies_at - time.monotonic()
+        if left > 0:
+            time.sleep(min(left, _PAUSE))
+        return left > _PAUSE
 
     def _reply_to(self, line: bytes) -> bytes:
         with _large if len(line) > _SMALL else nullcontext():
