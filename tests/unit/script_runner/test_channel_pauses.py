@@ -1,9 +1,11 @@
-"""The pauses of the channel after requests that take much of a core."""
+"""The pauses of the channel, in which the run is supervised."""
 
 from __future__ import annotations
 
+import json
 import selectors
 import socket
+import threading
 
 import pytest
 
@@ -45,3 +47,25 @@ def test_a_request_that_takes_long_waits_for_its_share(monkeypatch: pytest.Monke
 
     assert core.now == pytest.approx((0.5 - 0.25) / 0.02), "after a burst, 2 % of a core"
     assert core.longest <= 1, "the run is supervised meanwhile"
+
+
+def test_a_large_request_waits_for_another_one_a_moment_at_a_time() -> None:
+    script, executor = socket.socketpair()
+    line = json.dumps({"op": "result", "value": "x" * 100_000}).encode() + b"\n"
+    with script, executor:
+        channel = Channel(executor, Watch(), Masker())
+        sender = threading.Thread(target=script.sendall, args=[line])
+        sender.start()
+        with script_channel._large:  # noqa: SLF001 — another channel parses
+            while channel.events() == selectors.EVENT_READ:
+                step = threading.Thread(target=channel.ready, args=[0], daemon=True)
+                step.start()
+                step.join(timeout=5)
+                assert not step.is_alive(), "no step waits until the other one is parsed"
+            channel.ready(0)
+            assert channel.result is None
+        while channel.events() == selectors.EVENT_WRITE:
+            channel.ready(0)
+        sender.join()
+
+    assert channel.result == json.dumps("x" * 100_000).encode()
