@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -45,7 +46,7 @@ _THREADS = 8
 """Threads that read requests and send responses; the API's handler runs in one at a time."""
 _CONNECTIONS = 500
 """Maximum number of open connections; further ones wait until others have been idle for two
-minutes. Below the usual limit of open files, 1,024.
+minutes. About half the usual limit of open files, 1,024.
 """
 
 
@@ -98,11 +99,12 @@ def _serve(listening: socket.socket) -> int:
         accept=shelf.accept,
         now=SystemClock().now,
     )
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     waitress.serve(
         gateway,
         sockets=[listening],
         threads=_THREADS,
-        connection_limit=_CONNECTIONS,
+        connection_limit=_CONNECTIONS if files < 0 else min(_CONNECTIONS, files // 2),
         asyncore_use_poll=True,
         max_request_body_size=MAX_REQUEST_BYTES,
         ident=None,

@@ -90,6 +90,27 @@ def test_both_outlive_a_loss_of_power(
     ]
 
 
+@pytest.mark.parametrize("refused", [errno.EINVAL, errno.EACCES])
+def test_a_folder_that_cannot_be_synced_holds_a_backup(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """EINVAL: a file system without `fsync` for folders, such as one that VirtualBox shares.
+    EACCES: a folder that may be written, but not read.
+    """
+    archive, opened, synced = tmp_path / "backup", os.open, []
+
+    def open_(path: Any, *given: Any, **named: Any) -> int:
+        if path == tmp_path:
+            raise OSError(refused, os.strerror(refused))
+        return opened(path, *given, **named)
+
+    monkeypatch.setattr(os, "open", open_)
+    monkeypatch.setattr(os, "sync", lambda: synced.append(archive.exists()))
+    back_up(Database(home / "nextfire.db"), home, archive, parts=PARTS)
+
+    assert synced == [True]
+
+
 def test_a_backup_while_jobs_are_written_is_one_state(home: Path, tmp_path: Path) -> None:
     database, done = Database(home / "nextfire.db"), threading.Event()
     store = SqliteJobStore(database)

@@ -147,6 +147,34 @@ def test_refusal_is_reported_and_asked_again_after_a_while(
     assert len(task.warnings) == 1
 
 
+def test_a_protection_whose_response_was_lost_ends_with_the_work(agent: Any) -> None:
+    """Otherwise neither scale-in nor a deployment ends the idle task for 12 hours."""
+    task = Task(agent.uri)
+    task.keep(working=True)
+    task.keep(working=False)
+    agent.answer = (500, "protected, but the agent had no response from ECS in time")
+    task.keep(working=True)
+    agent.answer = None
+
+    for _ in range(10 * 60):
+        task.seconds += 1
+        task.keep(working=False)
+
+    assert states(agent) == [PROTECTED, FREE, PROTECTED, FREE]
+
+
+def test_an_idle_worker_seldom_asks_an_agent_that_refuses(agent: Any) -> None:
+    """Meanwhile it receives no messages, up to two seconds each time."""
+    agent.answer = (400, '{"error": {"Code": "AccessDeniedException"}}')
+    task = Task(agent.uri)
+
+    for _ in range(60 * 60):
+        task.keep(working=False)
+        task.seconds += 1
+
+    assert len(agent.asked) <= 12, "every five minutes"
+
+
 def test_agent_that_is_gone_does_not_stop_the_work() -> None:
     task = Task("http://127.0.0.1:9/api")  # nothing listens on the discard port
 

@@ -270,6 +270,7 @@ def test_without_a_packet_filter_it_reports_what_bound_sockets_reach(
     assert still_open is not None
     assert still_open.addresses == (IMDS, ECS, EKS)
     assert "nf_tables fails: Operation not supported" in still_open.reason
+    assert "on a kernel with nf_tables" in still_open.reason, "what to do"
 
 
 @pytest.mark.parametrize(("setting", "logged"), [("closed", True), ("open", False)])

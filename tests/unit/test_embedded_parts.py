@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import signal
+import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import waitress  # type: ignore[import-untyped]
 
 from functions.auditor import handler as auditor
 from functions.embedded import parts
@@ -23,6 +27,26 @@ def _signals() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.mark.parametrize(
+    ("files", "connections"), [(256, 128), (1024, 500), (resource.RLIM_INFINITY, 500)]
+)
+def test_the_api_holds_fewer_connections_than_it_may_open_files(
+    monkeypatch: pytest.MonkeyPatch, files: int, connections: int
+) -> None:
+    """If it could accept none, it would try again without a pause, and log each try."""
+    served: dict[str, Any] = {}
+    absent = SimpleNamespace(read=lambda: None)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    monkeypatch.setattr(parts, "ApiSettings", absent)
+    monkeypatch.setattr(parts, "EmbeddedSettings", absent)
+    monkeypatch.setattr(embedded, "script_shelf", lambda *_: SimpleNamespace(accept=None))
+    monkeypatch.setattr(waitress, "serve", lambda _, **given: served.update(given))
+
+    parts._serve(cast("socket.socket", None))  # noqa: SLF001
+
+    assert served["connection_limit"] == connections
 
 
 def test_a_watcher_lives_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,17 @@ def test_a_run_that_was_cancelled_while_it_waited_starts_again(world: World, cal
     assert redrive(world, job) is RunState.SUCCEEDED
 
 
+def test_a_run_that_was_cancelled_a_hundred_times_starts_again(world: World, calls: Calls) -> None:
+    """A dispatch with the number of a message that never starts its run would lose it."""
+    job = waiting(world, calls)
+    world.manage_runs.cancel(key(job), None)
+    for _ in range(99):
+        world.sequences.redrive(key(job), "report", downstream=False, reason=None)
+        world.manage_runs.cancel(key(job), None)
+
+    assert redrive(world, job) is RunState.SUCCEEDED
+
+
 def test_a_run_that_was_skipped_after_it_waited_starts_again(world: World, calls: Calls) -> None:
     window = {"misfire": {"relevancyWindowSec": 60}}
     job = waiting(world, calls, "12:00:30", "12:00:50", "12:01:20", **window)

@@ -119,8 +119,10 @@ def unsent_dispatch(latest: int, *, recorded: bool = True) -> int:
     return latest + (2 if recorded else _WAITS)
 
 
-_WAITS = 10_000
-"""More waits than a run has in three days."""
+_WAITS = 10_007
+"""More waits than a run has in three days. No divisor of 1,000,000: a hundred redrives must not
+result in a number that has another meaning, such as `TIME_DISPATCH`.
+"""
 
 
 def group_id(key: RunKey, *, exclusive: bool = False, max_concurrent: int | None = None) -> str:

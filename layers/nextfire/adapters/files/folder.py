@@ -17,6 +17,8 @@ _SPECIAL = re.compile(r"[%/\0]|^\.")
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NAMES = {errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
 """Errors of names that a file cannot have."""
+_CANNOT_SYNC = {errno.EINVAL, errno.EACCES}
+"""Errors of a file system without `fsync` for folders, and of a folder that may not be read."""
 TEMPORARY = ".new-"
 """Prefix of files that are being written. No file name starts with a full stop, see `file_name`."""
 
@@ -152,8 +154,13 @@ def _make_folder(path: Path) -> None:
 
 def sync_folder(path: Path) -> None:
     """Make the names of the files in *path* durable."""
-    folder = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+        os.sync()

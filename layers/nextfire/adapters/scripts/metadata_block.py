@@ -52,8 +52,8 @@ _ERROR = struct.Struct("=i")
 _ATTRIBUTE = struct.Struct("=HH")
 _ANSWER_WITHIN = 5.0
 _REMEDY = (
-    "Run the worker as root with CAP_NET_ADMIN, or on a machine whose instance profile has no "
-    'permissions; or accept it: set the pool\'s "metadata" to "open".'
+    "Run the worker as root with CAP_NET_ADMIN, on a kernel with nf_tables; or on a machine whose "
+    'instance profile has no permissions; or accept it: set the pool\'s "metadata" to "open".'
 )
 
 

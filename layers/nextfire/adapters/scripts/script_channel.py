@@ -20,7 +20,8 @@ import selectors
 import socket
 import threading
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Never
 
 from nextfire.adapters.scripts.bounded_server import CpuThrottle
@@ -46,7 +47,7 @@ _SHARE_OF_CORE = 0.02
 """Fraction of a core that one script's requests may use after a burst: all runs of the executor
 share the interpreter's lock.
 """
-_MAX_PAUSE = 1.0  # seconds, in which the run is not supervised
+_PAUSE = 0.2  # seconds at a time: the run is supervised in between
 
 
 class Channel:
@@ -77,6 +78,8 @@ class Channel:
         self._saved_at = time.monotonic()
         self._spent = 0.0
         self._pace = CpuThrottle(lambda: _SHARE_OF_CORE, now=time.monotonic(), spent=0.0)
+        self._replies_at = 0.0
+        self._waits = False  # for its turn to parse a large request
         self.result: bytes | None = None
 
     def fileno(self) -> int:
@@ -85,14 +88,18 @@ class Channel:
     def events(self) -> int:
         if self._closed:
             return 0
-        # While a reply is pending, no request is read.
-        return selectors.EVENT_WRITE if self._reply else selectors.EVENT_READ
+        # While a reply is pending, no request is read. While one `_waits`, the socket is writable.
+        return selectors.EVENT_WRITE if self._reply or self._waits else selectors.EVENT_READ
 
     def ready(self, _events: int) -> None:
         """Read or write without blocking. Raises the supervisor's errors."""
+        if self._pauses():
+            return
         try:
             if self._reply:
                 self._reply = self._reply[self._socket.send(self._reply) :]
+            elif self._waits:
+                pass
             elif data := self._socket.recv(_READ_BYTES):
                 self._request += data
             else:
@@ -119,19 +126,29 @@ class Channel:
             self._request.clear()
             self._ending = True
         else:
-            line = bytes(self._request[:end])
+            before = time.thread_time()
+            with _turn(end) as has_turn:
+                self._waits = not has_turn
+                if self._waits:
+                    self._searched = end
+                    return
+                request = _parse(bytes(self._request[:end]))
             del self._request[: end + 1]
             self._searched = 0
-            before = time.thread_time()
-            self._reply = self._reply_to(line)
+            self._reply = self._reply_to(request)
             self._spent += time.thread_time() - before
-            delay = self._pace.delay(now=time.monotonic(), spent=self._spent)
-            if delay > 0:
-                time.sleep(min(delay, _MAX_PAUSE))
+            now = time.monotonic()
+            self._replies_at = now + self._pace.delay(now=now, spent=self._spent)
 
-    def _reply_to(self, line: bytes) -> bytes:
-        with _large if len(line) > _SMALL else nullcontext():
-            request = _parse(line)
+    def _pauses(self) -> bool:
+        """Wait a moment for `_replies_at`. Returns whether that was not long enough."""
+        left = self._replies_at - time.monotonic()
+        if left > 0:
+            time.sleep(min(left, _PAUSE))
+        return left > _PAUSE
+
+    def _reply_to(self, request: dict[str, Any]) -> bytes:
+        """The reply to *request*, which `_parse` returned."""
         named = {"id": request["id"]} if "id" in request else {}
         try:
             return _line(self._answer(request) | named)
@@ -141,7 +158,6 @@ class Channel:
             return _line({"ok": False, "error": str(error)} | named)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer *request*, which `_parse` returned."""
         match request:
             case {"error": error}:
                 return {"ok": False, "error": error}
@@ -173,6 +189,17 @@ class Channel:
         if self._saves < 1:
             time.sleep(_SAVE_EVERY)
         self._saves -= 1
+
+
+@contextmanager
+def _turn(size: int) -> Iterator[bool]:
+    """Wait a moment for the turn to parse a request of *size* bytes. Yields whether it has come."""
+    has_come = size <= _SMALL or _large.acquire(timeout=_PAUSE)
+    try:
+        yield has_come
+    finally:
+        if has_come and size > _SMALL:
+            _large.release()
 
 
 def _parse(line: bytes) -> dict[str, Any]:

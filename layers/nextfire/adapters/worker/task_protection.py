@@ -32,7 +32,8 @@ class EcsTaskProtection:
         self._monotonic = monotonic
         self._warn = warn
         self._protected = False
-        self._is_certain = False  # a worker that died in this task may have left a protection
+        # A worker that died in this task, or a request whose response was lost, may have left one.
+        self._is_certain = False
         self._renew_at = monotonic() + _RENEW_AFTER.total_seconds()
         self._try_again_at = float("-inf")
 
@@ -40,7 +41,7 @@ class EcsTaskProtection:
         """Protect the task if it is *working*; otherwise remove the protection.
 
         Call it often: it sends a request only if *working* changes, if the protection must be
-        renewed, some time after a failure, or once if the task is idle from the start.
+        renewed, some time after a failure, or once if an idle task may be protected nevertheless.
         """
         if self._uri is None:
             return
@@ -51,7 +52,10 @@ class EcsTaskProtection:
         try:
             _put(self._uri, working)
         except (OSError, HTTPException, ValueError) as error:
+            self._is_certain = False
             self._try_again_at = now + _TRY_AGAIN_AFTER.total_seconds()
+            if not working:
+                self._renew_at = now + _RENEW_AFTER.total_seconds()
             self._warn(f"cannot set the task's protection to {working}: {error}")
         else:
             self._protected, self._is_certain = working, True
