@@ -13,6 +13,7 @@ import typer
 from nextfire import Client
 from nextfire.client.errors import ApiError
 from nextfire.client.version import version
+from nextfire.domain.activity import short_of_space
 from nextfire.domain.instants import isoformat
 from nextfire_cli import render, session
 from nextfire_cli.errors import CliError
@@ -99,6 +100,7 @@ def _connection(caller: Session) -> Iterator[CheckResult]:
         yield CheckResult("local stack", Verdict.OK, f"the {stack.kind} stack runs")
     if stack is not None and stack.kind == "embedded":
         yield from _parts(stack.parts())
+        yield from _disk(stack.free_space())
     try:
         client = caller.client()
     except CliError as error:
@@ -153,6 +155,12 @@ def _parts(parts: dict[str, dict[str, object]]) -> Iterator[CheckResult]:
                 f"does not run; it died {part['deaths']} times, last {part['lastDeath']}",
                 f"It is started again soon. Read .nextfire/logs/{name}.log.",
             )
+
+
+def _disk(free: int) -> Iterator[CheckResult]:
+    for text in short_of_space(free):
+        found, _, remedy = text.partition(". ")
+        yield CheckResult("disk", Verdict.PROBLEM, found, f"{remedy}.")
 
 
 def _clock(theirs: datetime, before: datetime) -> CheckResult:

@@ -29,23 +29,25 @@ _COMMANDS = {
     "Narrow `from` and `to`": "Narrow --from and --to",
     "Swap `from` and `to`": "Swap --from and --to",
     "raise `max`": "raise --max",
-    "write a job with `type` ONCE, and the instant as its `schedule`": "use --at",
-    "write a job with `type` INTERVAL, and the duration as its `schedule`": "use --every",
-    "use the type INTERVAL": "use --every",
-    "as `timezone`": "as --timezone",
-    "in `timezone`": "in the time zone of the job (--timezone)",
     "Without an offset it is UTC; in a URL a `+` is written `%2B`.": "Without an offset it is UTC.",
     "Use an id from the list of executions of the job": "nextfire runs list JOB_ID shows the ids",
     "`from`": "--from",
     "`to`": "--to",
 }
 """What remedies say, and what users of the command do instead. Longer texts come first."""
+_OF_A_SCHEDULE = {
+    "write a job with `type` ONCE, and the instant as its `schedule`": "use --at",
+    "write a job with `type` INTERVAL, and the duration as its `schedule`": "use --every",
+    "use the type INTERVAL": "use --every",
+    "as `timezone`": "as --timezone",
+    "in `timezone`": "in the time zone of the job (--timezone)",
+}
+"""The same, about a schedule that was typed. One in a file is corrected there."""
 _FLAGS = {name: f"--{name}" for name in ("from", "to", "max", "until", "pool")} | {
     "cidrs": "--cidr"
 }
 """The flags of commands that have one for each of these fields."""
 _FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
-_ANY = re.compile("|".join(map(re.escape, _COMMANDS)))
 
 
 def in_words_of_the_command(text: str, flags: Mapping[str, str] | None = None) -> str:
@@ -53,8 +55,10 @@ def in_words_of_the_command(text: str, flags: Mapping[str, str] | None = None) -
     flags that were typed, by the field that each sets.
     """
     known = {**_FLAGS, **(flags or {})}
+    meant = _COMMANDS | (_OF_A_SCHEDULE if "schedule" in known else {})
 
     def flag(found: re.Match[str]) -> str:
         return f"{known[found[1]]}: " if found[1] in known else found[0]
 
-    return _ANY.sub(lambda found: _COMMANDS[found[0]], _FIELD.sub(flag, text))
+    said = "|".join(map(re.escape, meant))
+    return re.sub(said, lambda found: meant[found[0]], _FIELD.sub(flag, text))

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from nextfire.client.errors import ApiError
-from nextfire.domain.activity import RECENT, Activity, not_running, problems
+from nextfire.domain.activity import RECENT, Activity, not_running, problems, short_of_space
 from nextfire.domain.instants import MINUTE
 from nextfire.domain.run import RunState
 from nextfire.domain.watchers import WatcherState
@@ -53,7 +53,7 @@ def status(context: typer.Context) -> None:
     if info and info.kind == "embedded":
         activity = _activity(info.key_file.parent, info.account_id)
         found["activity"] = _document(activity)
-        wrong = [*problems(activity, runs)]
+        wrong = [*short_of_space(info.free_space()), *problems(activity, runs)]
         found |= {"onTime": not wrong, "problems": wrong}
     else:
         found |= _overview(caller) or _failures(caller)

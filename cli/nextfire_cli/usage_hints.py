@@ -32,6 +32,7 @@ _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "tail": ("logs",),
     "trigger": ("run",),
     "upload": ("push",),
+    "why": ("get",),
 }
 """What other commands call a command, and its names here. The first that a group has is meant."""
 _ELSEWHERE: Mapping[str, str] = {
@@ -53,6 +54,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--data": ("--payload",),
     "--delay": ("--in",),
     "--depends-on": ("--file",),
+    "--diff": ("--dry-run",),
     "--end": ("--end-at", "--to"),
     "--filename": ("--file",),
     "--force": ("--yes",),

@@ -187,6 +187,8 @@ class TestUnknownNames:
                 "Did you mean `key`?",
             ),
             ({"colour": 1}, "colour", "Omit this field, or check its spelling"),
+            ({"revision": 1}, "revision", "It is a field of responses only: omit it."),
+            ({"nextFireAt": "x"}, "nextFireAt", "It is a field of responses only: omit it."),
         ],
     )
     def test_field(self, system: Deployment, body: dict[str, Any], field: str, remedy: str) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.activity import MAX_WAIT, Activity, problems
+from nextfire.domain.activity import MAX_WAIT, MIN_SPACE, Activity, problems, short_of_space
 
 IDLE = Activity(lag=timedelta(), late=0, held=0, queued=0, wait=timedelta(), running=0, failed=0)
 BUSY = replace(
@@ -47,7 +47,8 @@ BUSY = replace(
             [
                 (
                     "2000 runs waiting for a worker, the oldest for 11 s: more workers would help"
-                    " (nextfire up --workers N)"
+                    " (nextfire up --workers N), unless runs hang (nextfire runs list --state"
+                    " RUNNING)"
                 )
             ],
         ),
@@ -57,3 +58,9 @@ def test_what_keeps_jobs_from_running_on_time(
     activity: Activity, parts: dict[str, bool], expected: list[str]
 ) -> None:
     assert [*problems(activity, parts)] == expected
+
+
+def test_a_disk_without_space_is_named() -> None:
+    assert [*short_of_space(MIN_SPACE)] == []
+    [said] = short_of_space(MIN_SPACE - 1)
+    assert said.startswith("the disk of the data has 15 MB left")

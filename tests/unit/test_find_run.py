@@ -11,8 +11,10 @@ import pytest
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.domain.target import TargetKind
 from nextfire.usecases.find_run import FindRun
 from tests.builders import MINUTELY
+from tests.unit.test_calls_executed import UNAVAILABLE, Calls, dispatched
 from tests.world import World
 
 RECORDS = 200
@@ -55,3 +57,21 @@ def test_an_id_without_a_record_does_not_read_all_records_of_its_job(
     with pytest.raises(NotFoundError):
         find.find(RunKey(job.key, run_id(uid or job.uid, world.now)))
     assert len(read) <= 1
+
+
+def test_a_run_that_waits_again_says_for_what(world: World) -> None:
+    """Its record has the reason of its last attempt, and an instant that has passed."""
+    world.call_targets[TargetKind.HTTP] = Calls([UNAVAILABLE])
+    job = dispatched(world)
+    world.worker("a").work_one()
+    run = world.run(job, "12:00")
+    assert run.not_before is not None
+
+    world.clock.move_to(run.not_before + timedelta(seconds=59))
+    assert world.find_run.explain(run) is run
+
+    world.clock.move_to(run.not_before + timedelta(seconds=60))
+    reason = world.find_run.explain(run).reason
+    assert reason is not None
+    assert reason.startswith(f"{run.reason}; due again 60 s ago and not taken by an executor yet")
+    assert "its destination (see the endpoints)" in reason

@@ -75,6 +75,10 @@ class EmbeddedInfo(LocalInfo):
         """The processes without which the API does not answer, and that have ended."""
         return [record.name for record in self.processes if not record.alive]
 
+    def free_space(self) -> int:
+        """Free bytes of the disk with the data."""
+        return shutil.disk_usage(self.parts_file.parent).free
+
     def parts(self) -> dict[str, Any]:
         """The parts by name: `pid` (None: being restarted), `deaths` since the start, and
         `lastDeath` in words.

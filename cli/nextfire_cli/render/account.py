@@ -90,7 +90,11 @@ def _activity(found: Document) -> list[tuple[str, object]]:
     """What the stack does. Zeros are shown: they say that nothing is late."""
     rows = [
         ("Late", "late", f"the oldest was due {found.get('lagSec')} s ago"),
-        ("Held", "held", "wait for a quota, a destination or an earlier run"),
+        (
+            "Held",
+            "held",
+            "wait for an earlier run, a quota or a destination: nextfire endpoints list",
+        ),
         ("Queued", "queued", f"the oldest waits for {found.get('waitSec')} s"),
         ("Running", "running", ""),
         ("Waiting", "waiting", "retries, redrives and runs on request"),

@@ -22,11 +22,16 @@ def endpoints(items: Sequence[Document]) -> RenderableType:
                 item.get("failures", ""),
                 _limit(item),
                 minute(item.get("openedAt", item.get("pausedAt", item.get("changedAt")))),
-                item.get("pauseReason", item.get("reason", "")),
+                item.get("pauseReason") or item.get("reason") or _probe(item),
             )
             for item in items
         ),
     )
+
+
+def _probe(item: Document) -> str:
+    """When an endpoint that is down is called again."""
+    return f"next probe {minute(item['probeAt'])}" if "probeAt" in item else ""
 
 
 def _limit(item: Document) -> str:

@@ -13,6 +13,10 @@ MAX_WAIT = timedelta(seconds=10)
 """How long a message may wait for a worker."""
 MAX_AHEAD = timedelta(minutes=1)
 """How far a run may have ended after the present: clocks are adjusted."""
+MIN_SPACE = 16 * 1024 * 1024
+"""Free bytes that the disk of the data needs: the log of the database is cut to this size only when
+nothing reads it.
+"""
 RECENT = timedelta(minutes=15)
 """Dead runs are counted for this long."""
 
@@ -43,6 +47,15 @@ def not_running(parts: Mapping[str, bool]) -> Iterator[str]:
     yield from (f"{name} does not run" for name, runs in parts.items() if not runs)
 
 
+def short_of_space(free: int) -> Iterator[str]:
+    """A problem if the disk of the data, with *free* bytes, is full or nearly so."""
+    if free < MIN_SPACE:
+        yield (
+            f"the disk of the data has {free // (1024 * 1024)} MB left: when it is full, nothing is"
+            " stored and no run starts. Free some space: df -h shows the disks"
+        )
+
+
 def problems(activity: Activity, parts: Mapping[str, bool]) -> Iterator[str]:
     """Why jobs do not run on time, in words; nothing if they do. *parts*: whether each process
     runs.
@@ -63,7 +76,7 @@ def problems(activity: Activity, parts: Mapping[str, bool]) -> Iterator[str]:
         yield (
             f"{counted(activity.queued, 'run')} waiting for a worker, the oldest for"
             f" {activity.wait.total_seconds():.0f} s: more workers would help"
-            " (nextfire up --workers N)"
+            " (nextfire up --workers N), unless runs hang (nextfire runs list --state RUNNING)"
         )
 
 

@@ -104,6 +104,7 @@ _REFERENCE = (
     " `/`; no segment starts with a dot. For example `billing/api-key`."
 )
 _INDEX = re.compile(r"\.[0-9]+$")
+_OF_RESPONSES = ("revision", "nextFireAt", "createdAt", "updatedAt", "upcoming", "lastRun")
 _ELSEWHERE = {
     "jobId": "A job keeps its id: omit this field.",
     "id": "Did you mean `jobId`?",
@@ -115,6 +116,7 @@ _ELSEWHERE = {
     "relevancyWindowSec": (
         'It is misfire.relevancyWindowSec: `{"misfire": {"relevancyWindowSec": 3600}}`.'
     ),
+    **dict.fromkeys(_OF_RESPONSES, "It is a field of responses only: omit it."),
 }
 """Remedies for fields that belong elsewhere."""
 

@@ -83,6 +83,7 @@ class Stack:
         self._processes = Processes(self._kernel, targets, Shares(quotas=limits))
         self._processes.scripts.interpreter = interpreter
         self._stores = self._processes.stores
+        self._stores.secrets.remedy = 'The test has none: stack.secret("{name}", "value").'
         self.client: Client = api.client(
             self._stores,
             self._processes.faults.through,

@@ -71,14 +71,22 @@ class FindRun:
         return self._explain_missing(key, possible_instant(key))
 
     def explain(self, run: Run) -> Run:
-        """*run*, as it is to be shown: with the reason why it waits, if that is `maxParallel`."""
-        if run.state is not RunState.PENDING or run.fence:
+        """*run*, as it is to be shown: with the reason why it waits, if that is `maxParallel`, or
+        if it was not dispatched when it was due again.
+        """
+        if run.state is not RunState.PENDING:
+            return run
+        due_at = run.not_before or run.key.scheduled_at
+        late = self._clock.now() - due_at if run.fence else timedelta()
+        if run.fence and late < MISFIRE_AFTER:
             return run
         try:
             job = self._jobs.get(run.key.job)
         except UndecodableError:
             return run
         reason = None if job is None else self._why_held(job, run.key)
+        if job is not None and run.fence:
+            reason = f"{run.reason}; due again {_not_taken(job, late)}"
         return run if reason is None else replace(run, reason=reason)
 
     def _why_held(self, job: Job, key: RunKey) -> str | None:
@@ -196,10 +204,15 @@ def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime)
         )
     if late < MISFIRE_AFTER:
         return "dispatched or about to be; no executor has taken it yet"
+    return f"due {_not_taken(job, late)}"
+
+
+def _not_taken(job: Job, late: timedelta) -> str:
+    """What a run that was due *late* ago may wait for."""
     calls = job.definition.target.http is not None
     awaited = "a quota, its destination (see the endpoints)" if calls else "a quota"
     return (
-        f"due {late // timedelta(seconds=1)} s ago and not taken by an executor yet: it waits in "
+        f"{late // timedelta(seconds=1)} s ago and not taken by an executor yet: it waits in "
         f"its pool's queue, or in the table for room there, {awaited} or its job's earlier runs; "
         "or no watcher runs. See docs/guide/policies.md"
     )

@@ -170,6 +170,14 @@ def test_a_file_that_cannot_be_read(call: Command, text: str, message: str) -> N
     assert "p.yaml" in result.stderr
 
 
+def test_a_schedule_of_a_file_is_corrected_in_the_file(call: Command) -> None:
+    wrong = "jobs: [{jobId: a, type: CRON, schedule: '*/90 * * * *', target: {handler: a}}]"
+
+    result = call("apply", "-f", call.write("p.yaml", wrong), "--yes")
+
+    assert "For other periods use the type INTERVAL." in " ".join(result.stderr.split())
+
+
 def test_several_files_and_documents_are_one_plan(call: Command, client: Client) -> None:
     one, other = PIPELINE.split("  - jobId: load")
     call.write("1.yaml", one)

@@ -41,10 +41,11 @@ def test_name_resolution_counts_toward_the_timeout() -> None:
         released.wait(30)
         return []
 
-    failed = failure("example.com", timeout=0.3, resolve=hang)
+    failed = failure("example.com", timeout=0.29998, resolve=hang)
     released.set()
 
     assert (failed.problem, failed.sent) == (Failure.TIMEOUT, False)
+    assert str(failed) == "no response within 0.3 s"  # what is left of the timeout, rounded
 
 
 def test_a_call_ends_when_it_is_asked_to() -> None:

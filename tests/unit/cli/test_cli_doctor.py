@@ -103,3 +103,12 @@ def test_a_part_that_is_down() -> None:
 
     assert (finding.check, finding.verdict) == ("watcher", "problem")
     assert "killed by SIGKILL" in finding.found
+
+
+def test_a_full_disk() -> None:
+    [finding] = doctor._disk(0)  # noqa: SLF001
+
+    assert (finding.check, finding.verdict) == ("disk", "problem")
+    assert "has 0 MB left" in finding.found
+    assert finding.remedy.startswith("Free some space")
+    assert [*doctor._disk(2**30)] == []  # noqa: SLF001

@@ -37,6 +37,8 @@ from tests.unit.cli.conftest import Api, Call
         ("jobs create --tz Europe/Paris", "(Possible options: --timezone)"),
         ("jobs create --schedule x", "(Possible options: --at, --cron, --date, --every, --in)"),
         ("jobs create --depends-on extract", "(Possible options: --file)"),
+        ("apply -f pipeline.yaml --diff", "(Possible options: --dry-run)"),
+        ("runs why x", "Try: nextfire runs get"),
         ("jobs list -l team=etl", "(Possible options: --label)"),
         ("jobs delete a --force", "(Possible options: --yes)"),
         ("jobs list -v", "(Possible options: --debug)"),

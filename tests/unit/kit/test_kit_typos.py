@@ -77,3 +77,14 @@ def test_a_file_is_read_as_by_the_command(stack: Stack, tmp_path: Path) -> None:
     file.write_text("# nothing yet\n")
     with pytest.raises(ClientError, match=r"p\.yaml is invalid\. jobs: the file is empty\."):
         stack.apply(file)
+
+
+def test_a_secret_that_the_test_has_not_stored(stack: Stack) -> None:
+    stack.script("a", lambda _: None)
+    env = {"KEY": {"secret": "billing/key"}}
+    stack.put("a", {"type": "MANUAL", "target": {"handler": "a", "env": env}})
+    stack.run("a")
+    stack.advance(minutes=1)
+
+    [run] = stack.runs("a", state="DEAD")
+    assert 'The test has none: stack.secret("billing/key", "value").' in str(run.reason)

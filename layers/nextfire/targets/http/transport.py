@@ -106,7 +106,9 @@ class Transport:
                 if ask():
                     raise call.abandoned(Failure.STOPPED, "the call was stopped")
                 if call.left() <= 0:
-                    raise call.abandoned(Failure.TIMEOUT, f"no response within {timeout:g} s")
+                    raise call.abandoned(
+                        Failure.TIMEOUT, f"no response within {round(timeout, 1):g} s"
+                    )
         finally:
             call.hang_up()
             call.done.wait(_ENDS_WITHIN)

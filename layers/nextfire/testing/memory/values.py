@@ -11,11 +11,12 @@ from nextfire.domain.references import ParameterReference, SecretReference
 
 class MemorySecrets:
     """`Secrets`. Values by full name: ``<tenant>/<name>``, followed by ``#<key>`` for one key of a
-    secret.
+    secret. `remedy`: of an error about one that is absent; ``{name}`` is its name.
     """
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
+        self.remedy = "Create it."
 
     def resolve(
         self,
@@ -32,5 +33,6 @@ class MemorySecrets:
         else:
             noun, name = "parameter", f"{tenant}/{reference.parameter}"
         if name not in self.values:
-            raise NotFoundError(noun, name, "Create it.")
+            plain = name.removeprefix(f"{tenant}/")
+            raise NotFoundError(noun, name, self.remedy.format(name=plain))
         return self.values[name]
