@@ -211,8 +211,10 @@ def _range_was_divided(at: datetime, covers: Counter[datetime], evidence: Eviden
 
 
 def _is_cancelled_on_request(record: Run, evidence: Evidence | None) -> bool:
+    """Whether a user cancelled the run before it began; it may have been redriven since."""
     asked = evidence is not None and evidence.asked_to_cancel(record.key)
-    return asked and record.state is RunState.CANCELLED and not record.attempts
+    cancelled = record.state is RunState.CANCELLED and not record.attempts
+    return asked and (cancelled or record.restarted)
 
 
 def _assert_request_done(record: Run, occurrences: Collection[datetime]) -> None:
@@ -249,7 +251,7 @@ def _cancelled_during_range_write(found: list[Run], evidence: Evidence | None) -
         if _is_cancelled_on_request(r, evidence) and r.finished_at is not None
         for covering, at in ranges
         if covering.key.scheduled_at <= r.key.scheduled_at <= covering.covers_until
-        and abs(at - r.finished_at) <= _CONCURRENT_WRITES
+        and (r.restarted or abs(at - r.finished_at) <= _CONCURRENT_WRITES)
     }
 
 

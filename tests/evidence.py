@@ -10,7 +10,7 @@ from itertools import zip_longest
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, SkippedRange
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run, RunState, Trigger
 
 CLOCKS_APART = timedelta(seconds=2)
 ATTEMPTS_KEPT = 100
@@ -97,6 +97,11 @@ def _decided_together(message: RunMessage) -> Iterator[SkippedRange]:
 
 def ran(run: Run) -> bool:
     return bool(run.attempts) or run.state in {RunState.SUCCEEDED, RunState.DEAD}
+
+
+def on_request(run: Run) -> bool:
+    """Whether a user started the run, out of order: by run now, or by a redrive."""
+    return run.trigger is Trigger.MANUAL or run.restarted
 
 
 def ended_after(run: Run, at: datetime) -> bool:

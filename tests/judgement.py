@@ -26,6 +26,7 @@ from tests.evidence import (
     Evidence,
     began_by,
     ended_after,
+    on_request,
     ran,
 )
 
@@ -191,12 +192,11 @@ class Judge:
             if window is not None and now - due_at > window - until_next:
                 return
             match job.definition.overlap:
-                # A manual run counts as running from its request on and is not sent in the order of
-                # the chain: while it waits, a later run may be skipped because of it, and it may
-                # still begin or be skipped itself afterwards.
+                # A manual or redriven run counts as running from its request on, and is not sent in
+                # the order of the chain: while it waits, a later run may be skipped because of it,
+                # and it may still begin or be skipped itself afterwards.
                 case Overlap.SKIP if any(
-                    ended_after(run, due_at)
-                    and (run.trigger is Trigger.MANUAL or began_by(run, now))
+                    ended_after(run, due_at) and (on_request(run) or began_by(run, now))
                     for run in self._before(key)
                 ):
                     return
@@ -210,11 +210,11 @@ class Judge:
 
     @cached_property
     def _overlap_candidates(self) -> tuple[Sequence[Run], Sequence[datetime]]:
-        """Runs that count for overlap: those that ran, and manual runs, which are in no chain; and
-        their scheduled instants.
+        """Runs that count for overlap: those that ran, and those that users started, which are in
+        no chain; and their scheduled instants.
         """
         known = sorted([*self.found, *self.evidence.vanished], key=lambda run: run.key.scheduled_at)
-        runs = [run for run in known if ran(run) or run.trigger is Trigger.MANUAL]
+        runs = [run for run in known if ran(run) or on_request(run)]
         return runs, [run.key.scheduled_at for run in runs]
 
     def _cancelled(self, record: Run) -> None:
@@ -309,8 +309,8 @@ class Judge:
         )
 
     def _started(self, record: Run) -> None:
-        """The first attempt began within the relevancy window."""
-        if len(record.attempts) == ATTEMPTS_KEPT:
+        """The first attempt began within the relevancy window, unless a redrive began it."""
+        if len(record.attempts) == ATTEMPTS_KEPT or record.restarted:
             return
         key, began_at = record.key, record.attempts[0].started_at
         windows = [

@@ -11,6 +11,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.requests import RequestStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.testing.kernel import Actor
+from nextfire.usecases.cancel_sequence import CancelSequence
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.find_unsent import FindUnsent
@@ -19,6 +20,7 @@ from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_endpoints import ManageEndpoints
 from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.redrive_sequence import RedriveSequence
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.skip_next import SkipNext
 from nextfire.usecases.wake_watchers import WakingJobs, WakingRuns
@@ -58,6 +60,10 @@ class Client:
         self.runs = ManageRuns(jobs, runs, self.find_run, pools=POOLS, clock=actor, executor=actor)
         self.request_runs = RequestRuns(jobs, runs, self.find_run, pools=POOLS, clock=actor)
         self.skips = SkipNext(jobs, runs, clock=actor)
+        self.sequences = RedriveSequence(jobs, runs, pools=POOLS, clock=actor, executor=actor)
+        self.cancel_sequence = CancelSequence(
+            jobs, runs, self.find_run, clock=actor, executor=actor
+        )
 
     def once(self, key: str, body: str, do: Callable[[IdempotentRequest], str]) -> str:
         """Answer a request with the idempotency key *key*, like `functions/api/idempotency.py`."""

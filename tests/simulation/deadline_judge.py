@@ -92,5 +92,5 @@ class DeadlineJudge:
 
 def _on_purpose(run: Run) -> bool:
     """Whether it runs because it was redriven, or as part of a backfill."""
-    asked_for = run.attempt_base > 0 or run.trigger is Trigger.BACKFILL
+    asked_for = run.attempt_base > 0 or run.restarted or run.trigger is Trigger.BACKFILL
     return run.state is RunState.RUNNING and asked_for

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulation import test_callbacks, test_planted_loops, test_sequences
+from tests.simulation import test_callbacks, test_planted_loops, test_redrives, test_sequences
 from tests.simulation.history import CALLING, SEQUENCED, History
+from tests.simulation.redrives import redrives
 from tests.simulation.sequences import SEQUENCES
 
 _WANTED = 3
@@ -32,6 +33,7 @@ def defects() -> dict[str, tuple[Plant, str, Iterable[int]]]:
         "callbacks": (test_callbacks.PLANTS, count(3, CALLING)),
         "sequences": (test_sequences.PLANTS, count(SEQUENCED, SEQUENCES)),
         "loops": (test_planted_loops.LOOPS, count()),
+        "redrives": (test_redrives.PLANTS, filter(redrives, count())),
     }
     return {
         name: (plant, pattern, seeds)

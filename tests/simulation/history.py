@@ -35,6 +35,7 @@ from tests.simulation.processes import Setting
 from tests.simulation.projection import Projection
 from tests.simulation.random_jobs import MOST, random_definition
 from tests.simulation.rates import Rates
+from tests.simulation.redrives import begin_redrives
 from tests.simulation.requested import Requested
 from tests.simulation.sequences import EXITS, SEQUENCE_FLOWS, SEQUENCES, SPOIL, SPOILT, Sequences
 from tests.simulation.system import System
@@ -315,8 +316,8 @@ class History(Requested):
 
     def _begin_flows(self) -> None:
         """Begin random flows."""
-        dice, aws = self.kernel.dice, self.system.aws
-        flows = self.flows()
+        dice, aws, flows = self.kernel.dice, self.system.aws, self.flows()
+        begin_redrives(self)
         if self.sequences is not None:
             self.sequences.begin(self)
         else:

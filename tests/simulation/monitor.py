@@ -24,6 +24,7 @@ from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import UNTIMED
 from nextfire.testing.kernel import SECOND, Actor, Kernel
 from tests.fakes import Stores
+from tests.simulation.redriven import Restarts, awaits_parents
 
 CLOCKS_APART = timedelta(seconds=2)
 SENDING = 15 * SECOND
@@ -57,6 +58,7 @@ class Monitor:
         self._granted: dict[RunKey, _Granted] = {}
         self._most_attempts: dict[str, int] = defaultdict(int)
         self._runs_of: dict[tuple[JobKey, str], dict[RunKey, Run]] = defaultdict(dict)
+        self.restarts = Restarts()
         self._watched: Stores | None = None
         self.tampered: set[JobKey] = set()
         """Jobs with data deleted behind the system's back."""
@@ -239,7 +241,7 @@ class Monitor:
             under_way = [
                 each
                 for each in runs.values()
-                if each.request == run.request and not each.state.ended and not each.attempt_base
+                if each.request == run.request and not each.state.ended and not each.restarted
             ]
             if len(under_way) > AT_ONCE:
                 self.wrong(
@@ -250,17 +252,16 @@ class Monitor:
         name = run.key.execution_id
         if run.fence < was.fence:
             self.wrong(f"{name}: fence {was.fence} became {run.fence} (invariant 5)")
-        redriven = run.attempt_base != was.attempt_base
-        if redriven:
-            if was.state is not RunState.DEAD:
-                self.wrong(f"{name}: {was.state} was redriven (invariant 4)")
-            if run.dispatch <= was.dispatch + 1:
-                self.wrong(f"{name}: dispatch {run.dispatch} may have been sent (invariant 4)")
+        if was.state.ended and run.state is RunState.PENDING:
+            # The judge of sequences checks whether a parent ended again.
+            sent, parents = (run.key, run.dispatch) in self._accepted, self._after(run)
+            for wrong in self.restarts.wrong(was, run, sent=sent, has_parents=parents):
+                self.wrong(f"{name}: {wrong} (invariant 4)")
             self._granted.setdefault(run.key, _Granted(0)).before = run.attempt
-        elif was.state is RunState.SKIPPED and run.state is RunState.PENDING:
-            # The judge of sequences checks whether a parent was redriven.
-            if not self._after(run) or run.dispatch != was.dispatch + 2:
-                self.wrong(f"{name}: {was.state} became {run.state} (invariant 4)")
+        elif awaits_parents(run) and run.reason != was.reason:
+            if not self.restarts.may_await(was, run):
+                self.wrong(f"{name}: {was.state} was made to await its parents (invariant 4)")
+            self._granted.setdefault(run.key, _Granted(0)).before = run.attempt
         elif was.state.ended and (run.state is not was.state or run.attempts != was.attempts):
             self.wrong(f"{name}: {was.state} became {run.state} (invariant 4)")
         taken_over = was.state is RunState.RUNNING and run.fence != was.fence

@@ -4,7 +4,6 @@ rules and joins: only sets of the states in which the runs of parents had ended 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,21 +16,22 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
 from tests.simulation.awaited import AwaitedBySequences, finished
 from tests.simulation.deadline_judge import CLOCKS, DECIDING, DeadlineJudge
+from tests.simulation.redriven import AGAIN, awaits_parents
+from tests.simulation.sequence_reasons import (
+    BY_EXECUTORS,
+    BY_RULE,
+    BY_SETUP,
+    BY_TIMEOUT,
+    BY_WATCHERS,
+    parents_in,
+    skipped_by_rule,
+)
 from tests.simulation.sequence_rules import ENDED, S, may_run, may_skip
 from tests.simulation.sequences import Seen, Sequences
 from tests.simulation.sequences_under_way import SequencesUnderWay
 
 if TYPE_CHECKING:
     from tests.evidence import Stored
-
-_BY_RULE = re.compile(
-    r"trigger rule (\w+): (.*) (SUCCEEDED|FAILED|SKIPPED)|.*no parent failed|.*no runs .*"
-)
-_BY_SETUP = re.compile(r"setup (.*) (FAILED|SKIPPED)")
-_BY_TIMEOUT = re.compile(r"joinTimeoutSec is (\d+) s(?:, deadlineSec is (\d+) s)?; missing: (.*)")
-_BY_WATCHERS = re.compile(r"misfire policy|relevancyWindowSec|during a pause|found by the audit")
-_BY_EXECUTORS = ("picked up", "overlap policy")
-_MORE = re.compile(r" and \d+ more$")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class SequenceJudge:
         if not run.state.ended or any(each.job.state is JobState.CANCELLED for each in stored):
             return False
         job = stored[-1].job
-        if run.pool is None and _BY_WATCHERS.search(run.reason or ""):
+        if run.pool is None and BY_WATCHERS.search(run.reason or ""):
             return False
         if job.definition.is_timed_join and run.state is RunState.CANCELLED and not run.attempts:
             return False  # a watcher may have missed it then, and sent nothing
@@ -119,7 +119,7 @@ class SequenceJudge:
     # Each change of a record
 
     def _judge(self, key: RunKey, seen: list[Seen]) -> Iterator[str]:
-        name, was = key.execution_id, None
+        name, was, asked = key.execution_id, None, False
         if seen[0].run.on_request or not any(
             job.definition.after for job in self._before(key, seen[-1].at)
         ):
@@ -127,7 +127,10 @@ class SequenceJudge:
         for each in seen:
             run, state = each.run, each.run.state
             reopened = was is not None and was.state is RunState.SKIPPED
-            if state is RunState.RUNNING and (was is None or not was.attempts):
+            asked = run.reason == AGAIN if state is RunState.PENDING else asked
+            if asked and not state.ended:
+                pass  # a user redrove it, whatever its parents did
+            elif state is RunState.RUNNING and (was is None or not was.attempts):
                 yield from self._ran(key, each, name)
                 if was is None:
                     yield from self._deadlines.started(key, each, self._in_force(key, each.at))
@@ -138,19 +141,14 @@ class SequenceJudge:
                 # was an occurrence of a schedule that the job no longer has.
                 begun = any(mark.startswith("@time") for mark in self.marks(key))
                 kinds = {job.definition.is_timed_join for job in self._before(key, each.at)}
-                missed = (begun or len(kinds) > 1) and _BY_WATCHERS.search(was.reason or "")
-                if not self._by_rule(was) and not missed:
+                missed = (begun or len(kinds) > 1) and BY_WATCHERS.search(was.reason or "")
+                if not (skipped_by_rule(was) or awaits_parents(was) or missed):
                     yield f"{name} was SKIPPED ({was.reason}), and was reopened"
-            elif state is RunState.SKIPPED and not run.attempts:
+            elif state is RunState.SKIPPED and not (run.attempts or awaits_parents(run)):
                 yield from self._skipped(key, each)
             was = run
-        if was is not None and self._by_rule(was):
+        if was is not None and skipped_by_rule(was):
             yield from self._stays_skipped(was)
-
-    def _by_rule(self, run: Run) -> bool:
-        reason = run.reason or ""
-        by_rule = _BY_RULE.fullmatch(reason) or _BY_SETUP.fullmatch(reason)
-        return run.state is RunState.SKIPPED and bool(by_rule)
 
     def _ran(self, key: RunKey, seen: Seen, name: str, *, starts: bool = True) -> Iterator[str]:
         """A run starts, or is to start after a delay, after the ends that its rule needs. An
@@ -188,9 +186,9 @@ class SequenceJudge:
 
     def _skipped(self, key: RunKey, seen: Seen) -> Iterator[str]:
         reason, jobs = seen.run.reason or "", self._in_force(key, seen.at)
-        if seen.run.covered > 1 or (_BY_WATCHERS.search(reason) and seen.run.pool is None):
+        if seen.run.covered > 1 or (BY_WATCHERS.search(reason) and seen.run.pool is None):
             return  # an occurrence that was missed
-        if reason.startswith(_BY_EXECUTORS):
+        if reason.startswith(BY_EXECUTORS):
             if seen.run.pool is None:
                 yield f"{key.execution_id}: {reason}, but not by an executor"
             yield from self._deadlines.skipped(key, seen, jobs)
@@ -220,22 +218,24 @@ class SequenceJudge:
         if self._timed.awaited(job, key) is None:
             return True
         definition, ends = job.definition, self._ends(job, key, seen.at)
-        setups, by_setup = self._setups(job, key), _BY_SETUP.fullmatch(reason)
-        by_rule, by_timeout = _BY_RULE.fullmatch(reason), _BY_TIMEOUT.fullmatch(reason)
+        setups, by_setup = self._setups(job, key), BY_SETUP.fullmatch(reason)
+        by_rule, by_timeout = BY_RULE.fullmatch(reason), BY_TIMEOUT.fullmatch(reason)
         if by_setup is not None:
-            return all(name in setups and by_setup[2] in ends[name] for name in _names(by_setup[1]))
+            return all(
+                name in setups and by_setup[2] in ends[name] for name in parents_in(by_setup[1])
+            )
         if by_rule is not None:
             rule, names, state = by_rule.groups()
             return (
                 rule == definition.trigger_rule
                 and may_skip(rule, ends, setups)
-                and not {*_names(names)} & setups
-                and all(state in ends.get(name, ()) for name in _names(names))
+                and not {*parents_in(names)} & setups
+                and all(state in ends.get(name, ()) for name in parents_in(names))
                 and not (rule == "ALL_SUCCEEDED" and state == S)
             )
         if by_timeout is None:
             return False
-        waited, missing = timedelta(seconds=int(by_timeout[1])), _names(by_timeout[3])
+        waited, missing = timedelta(seconds=int(by_timeout[1])), parents_in(by_timeout[3])
         if by_timeout[2] not in {None, str(definition.deadline_sec)}:
             return False
         late = any(
@@ -343,7 +343,3 @@ class SequenceJudge:
 
     def _before(self, key: RunKey, at: datetime) -> list[Job]:
         return [each.job for each in self.ever.get((key.job, key.uid), []) if each.written_at <= at]
-
-
-def _names(text: str) -> list[str]:
-    return _MORE.sub("", text).split(", ")

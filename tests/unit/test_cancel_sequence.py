@@ -197,3 +197,18 @@ def test_deleted_children_leave_room_for_others(
     world.worker().work()
 
     assert states(world, a, *children) == [CANCELLED] * 3
+
+
+def test_an_occurrence_that_a_range_covers_keeps_its_only_record(world: World) -> None:
+    """It has ended as SKIPPED with the others, before the run that was sent instead of them."""
+    a = world.register(type="CRON", schedule="* * * * *", misfire={"policy": "RUN_LATEST"})
+    world.tick_at("12:10")
+    world.worker().work()
+    [covering] = (run for run in world.runs.items.values() if run.covered > 1)
+    assert covering.key.scheduled_at < at("12:05") < covering.covers_until
+    before = {**world.runs.items}
+
+    done = plan_of(world.cancel_sequence.cancel(key(a, "12:05"), None))
+
+    assert done == {a.key.job_id: (KEEP, "has ended: SKIPPED")}
+    assert world.runs.items == before

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.ids import unsent_dispatch
+from nextfire.domain.ids import SIGNALS, unsent_dispatch
 from nextfire.domain.job import Job
+from nextfire.domain.message import HAND_OVER_DISPATCH, TIME_DISPATCH
 from nextfire.domain.ports.targets import Hold
 from nextfire.domain.run import RunState
 from nextfire.domain.target import TargetKind
+from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
 from tests.builders import at
 from tests.unit.limited import ONCE
 from tests.unit.requested import MANUAL, run_now, stored
@@ -61,17 +63,6 @@ def test_a_run_that_was_cancelled_while_it_waited_starts_again(world: World, cal
     assert redrive(world, job) is RunState.SUCCEEDED
 
 
-def test_a_run_that_was_cancelled_a_hundred_times_starts_again(world: World, calls: Calls) -> None:
-    """A dispatch with the number of a message that never starts its run would lose it."""
-    job = waiting(world, calls)
-    world.manage_runs.cancel(key(job), None)
-    for _ in range(99):
-        world.sequences.redrive(key(job), "report", downstream=False, reason=None)
-        world.manage_runs.cancel(key(job), None)
-
-    assert redrive(world, job) is RunState.SUCCEEDED
-
-
 def test_a_run_that_was_skipped_after_it_waited_starts_again(world: World, calls: Calls) -> None:
     window = {"misfire": {"relevancyWindowSec": 60}}
     job = waiting(world, calls, "12:00:30", "12:00:50", "12:01:20", **window)
@@ -107,6 +98,30 @@ def test_a_run_on_request_that_the_overlap_policy_skipped_starts_again(
     world.worker().work()
 
     assert stored(world, second).state is RunState.SUCCEEDED
+
+
+@pytest.mark.parametrize("times", [99, 100, 101, 250])
+def test_a_run_that_was_cancelled_and_redriven_many_times_starts_again(
+    world: World, calls: Calls, times: int
+) -> None:
+    """Of the numbers of its dispatches, none is one that says something else about a run."""
+    job = waiting(world, calls, "12:00:30")
+    for _ in range(times):
+        world.manage_runs.cancel(key(job), None)
+        world.sequences.redrive(key(job), "report", downstream=False, reason=None)
+    world.manage_runs.cancel(key(job), None)
+
+    assert redrive(world, job) is RunState.SUCCEEDED
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_redrive_takes_no_number_that_never_starts_a_run(*, recorded: bool) -> None:
+    """Nor one from which a run that waits reaches such a number."""
+    assert {JOIN_END_DISPATCH, TIME_DISPATCH, HAND_OVER_DISPATCH} == {*SIGNALS}
+    for latest in range(1, 1_200_000, 777):
+        number = unsent_dispatch(latest, recorded=recorded)
+        assert number > latest
+        assert not any(number <= each < number + 9_000 for each in SIGNALS)
 
 
 def test_a_redrive_takes_a_dispatch_that_was_not_sent() -> None:

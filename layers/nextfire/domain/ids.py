@@ -116,13 +116,15 @@ def unsent_dispatch(latest: int, *, recorded: bool = True) -> int:
     """
     # The next number may be in flight: a worker can die after sending its retry and before
     # recording it.
-    return latest + (2 if recorded else _WAITS)
+    number = latest + (2 if recorded else _WAITS)
+    return _AFTER_SIGNALS if number <= SIGNALS[-1] < number + _WAITS else number
 
 
-_WAITS = 10_007
-"""More waits than a run has in three days. No divisor of 1,000,000: a hundred redrives must not
-result in a number that has another meaning, such as `TIME_DISPATCH`.
-"""
+SIGNALS = range(1_000_000, 1_000_003)
+"""Numbers of dispatches that say something else about a run and never start it."""
+_WAITS = 10_000
+"""More waits than a run has in three days."""
+_AFTER_SIGNALS = 2_000_000
 
 
 def group_id(key: RunKey, *, exclusive: bool = False, max_concurrent: int | None = None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 
+from nextfire.dataclass import replace
+from nextfire.domain.awaited import run_at
 from nextfire.domain.cancel_plan import CancelAction, CancelStep, plan_cancel
 from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage
@@ -13,6 +15,7 @@ from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
 from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.manage_runs import CANCELLED
+from nextfire.usecases.read_parents import records_near
 from nextfire.usecases.read_sequence import read_whole_sequence
 
 
@@ -47,6 +50,10 @@ class CancelSequence:
         nodes = read_whole_sequence(self._jobs, self._runs, key, self._clock)
         if all(node.run is None for node in nodes):
             self._find.find(key)
+        steps = plan_cancel(nodes, key.job.job_id)
+        absent = [step.node.key for step in steps if _is_to_prevent(step)]
+        covers = dict(zip(absent, self._executor.map(self._range_over, absent), strict=True))
+        nodes = [replace(node, run=node.run or covers.get(node.key)) for node in nodes]
         return plan_cancel(nodes, key.job.job_id)
 
     def cancel(self, key: RunKey, reason: str | None) -> list[CancelStep]:
@@ -58,12 +65,18 @@ class CancelSequence:
         """
         steps, because = self.plan(key), reason or CANCELLED
         chosen = [step.node for step in steps if step.action is CancelAction.CANCEL]
-        absent = [node.key for node in chosen if node.run is None]
+        absent = [step.node.key for step in steps if _is_to_prevent(step)]
         started = list(self._executor.map(lambda each: self._prevent(each, because), absent))
         runs = [*(node.run for node in chosen), *started]
         left = [run for run in runs if run is not None and not run.state.ended]
         list(self._executor.map(lambda run: self._stop(run, because), left))
         return steps
+
+    def _range_over(self, key: RunKey) -> Run | None:
+        """The record that covers the missed occurrence *key*: it must not get a second one."""
+        at = key.scheduled_at
+        run = run_at([*records_near(self._runs, key.job, at)], at)
+        return run if run is not None and run.key.uid == key.uid else None
 
     def _prevent(self, key: RunKey, reason: str) -> Run:
         """Make a run CANCELLED that has no record. Returns the stored record, if it got one."""
@@ -72,3 +85,8 @@ class CancelSequence:
 
     def _stop(self, run: Run, reason: str) -> None:
         self._runs.stop(run, reason=reason, now=self._clock.now())
+
+
+def _is_to_prevent(step: CancelStep) -> bool:
+    """Whether *step* gives a run its first record, so that it never starts."""
+    return step.action is CancelAction.CANCEL and step.node.run is None

@@ -16,7 +16,7 @@ from nextfire.domain.decisions import ClaimAction, decide_claim
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError, UnknownVersionError, shorten
 from nextfire.domain.events import message_undecodable
-from nextfire.domain.ids import RunKey, content_id
+from nextfire.domain.ids import SIGNALS, RunKey, content_id
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
@@ -40,7 +40,6 @@ from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.run_attempt import RunAttempt
 from nextfire.usecases.run_supervisor import Host
-from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
 from nextfire.usecases.without_attempt import WithoutAttempt
 
 
@@ -153,7 +152,7 @@ class ExecuteRun:
         in the due table, if it would block other runs of its tenant in the queue.
         """
         alone = self._quotas is None or self._quotas.of(message.tenant).concurrent_runs is None
-        only_here = message.missed or message.removed_pool or message.dispatch >= JOIN_END_DISPATCH
+        only_here = message.missed or message.removed_pool or message.dispatch in SIGNALS
         if alone or only_here:
             return Handled(Disposition.LEAVE, why, quarantined=True)
         now = self._clock.now()
