@@ -132,7 +132,7 @@ class Channel:
                 if self._waits:
                     self._searched = end
                     return
-                request = _parse(bytes(self._request[:end]))
+                request = _parse(bytes(self._request[:end]), self._masker)
             del self._request[: end + 1]
             self._searched = 0
             self._reply = self._reply_to(request)
@@ -170,7 +170,7 @@ class Channel:
                 self._slow_down()
                 return self._saved(value)
             case {"op": "result", "value": value}:
-                self.result = _bounded(self._masker.json(value))
+                self.result = value
                 return {"ok": True}
         raise ValueError("unknown request")
 
@@ -202,20 +202,22 @@ def _turn(size: int) -> Iterator[bool]:
             _large.release()
 
 
-def _parse(line: bytes) -> dict[str, Any]:
-    """The `op`, `value` and `id` in *line*, as far as it has them, with the value encoded; if it is
-    invalid, its `id` and the `error`.
+def _parse(line: bytes, masker: Masker) -> dict[str, Any]:
+    """The `op`, `value` and `id` in *line*, as far as it has them, with the value encoded, and
+    masked if it is a result; if the line is invalid, its `id` and the `error`.
     """
     named = {}
     try:
         request = json.loads(line, parse_constant=_refuse)
         if not isinstance(request, dict):
             return {}
+        op = request.get("op")
         if isinstance(request.get("id"), str):
             named = {"id": request["id"]}
         if "value" in request:
-            named["value"] = _bounded(_encode(request["value"]))
-        return named | {"op": request.get("op")}
+            value = _encode(request["value"])
+            named["value"] = _bounded(masker.json(value) if op == "result" else value)
+        return named | {"op": op}
     except RecursionError:
         return named | {"error": _TOO_DEEP}
     except ValueError as error:
