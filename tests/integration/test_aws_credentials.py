@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 
 import pytest
@@ -12,7 +14,7 @@ from nextfire.adapters.aws.errors import EXPIRED_CREDENTIALS, RefusedError
 from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
 from nextfire.adapters.aws.lean.signing import Credentials
 from nextfire.domain.errors import UnavailableError
-from tests.integration.faulty_server import FaultyServer, answer, refusal
+from tests.integration.faulty_server import Answer, FaultyServer, Request, answer, refusal
 from tests.integration.one_read import FOUND, ITEM, get
 
 HOUR = 3600.0
@@ -53,6 +55,25 @@ def test_the_time_of_aws_is_taken_if_the_clock_is_wrong(server: FaultyServer, co
     stamps = [request.headers["x-amz-date"] for request in server.requests]
     assert len(stamps) == 3, "the difference is remembered"
     assert stamps[0] < stamps[1] <= stamps[2]
+
+
+@pytest.mark.usefixtures("lean")
+def test_the_time_of_aws_is_taken_for_all_requests_that_the_wrong_clock_signed(
+    server: FaultyServer,
+) -> None:
+    """Two threads send the first requests: the answer to one of them sets the time for both."""
+    both = threading.Barrier(2, timeout=10)
+    ahead = formatdate(time.time() + HOUR, usegmt=True)
+
+    def refuse(_: Request) -> Answer:
+        both.wait()
+        return refusal("InvalidSignatureException", Date=ahead)
+
+    server.script = [refuse, refuse, FOUND]
+    database = clients.dynamodb_fail_fast()
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(get, [database] * 2)) == [ITEM] * 2
 
 
 @pytest.mark.usefixtures("lean")

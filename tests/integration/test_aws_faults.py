@@ -123,6 +123,20 @@ def test_a_condition_that_the_first_attempt_made_false_is_reported(
     assert raised.value.response["Item"] == ITEM
 
 
+@pytest.mark.usefixtures("client")
+def test_reasons_of_a_cancelled_transaction_may_have_members_that_are_null(
+    server: FaultyServer,
+) -> None:
+    reasons = [
+        {"Code": "None", "Item": None, "Message": None},
+        {"Code": "ConditionalCheckFailed", "Item": None, "Message": "no"},
+    ]
+    document = {"__type": "x#TransactionCanceledException", "CancellationReasons": reasons}
+    server.script = [answer(document, 400)]
+
+    assert clients.transact_all(clients.dynamodb(), [{}, {}], "write") == (1, {})
+
+
 @pytest.mark.usefixtures("lean")
 def test_a_connection_that_the_server_closed_meanwhile_costs_no_attempt(
     server: FaultyServer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from botocore.httpsession import ProxyConfiguration  # noqa: TID251 - the reference
@@ -60,6 +61,40 @@ def test_endpoints_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
     assert service_endpoint("sqs").endpoint == "https://sqs.eu-central-1.amazonaws.com"
+
+
+@pytest.mark.parametrize("service", ["dynamodb", "sqs"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "use_fips_endpoint = true",
+        "use_dualstack_endpoint = true",
+        f"endpoint_url = {LOCAL}",
+        f"services = s\n[services s]\nsqs =\n  endpoint_url = {LOCAL}",
+        f"ignore_configured_endpoint_urls = true\nendpoint_url = {LOCAL}",
+    ],
+)
+def test_endpoint_of_the_profile_is_that_of_botocore(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: str, service: str
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(f"[default]\nregion = us-east-1\n{settings}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    client = Session().create_client(service)
+
+    assert service_endpoint(service) == Place("us-east-1", client.meta.endpoint_url)
+
+
+def test_an_endpoint_of_the_environment_goes_before_that_of_the_profile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("[default]\nregion = us-east-1\nendpoint_url = http://127.0.0.1:1\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", LOCAL)
+
+    assert Session().create_client("sqs").meta.endpoint_url == LOCAL
+    assert service_endpoint("sqs").endpoint == LOCAL
 
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:4566", "ftp://127.0.0.1", "http://host/path"])

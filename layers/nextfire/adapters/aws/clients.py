@@ -7,6 +7,7 @@ boto3, which is imported on the first call.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
@@ -19,6 +20,7 @@ from nextfire.adapters.aws.errors import (
     error_code,
     failed,
     refused,
+    require_in_time,
     translated,
 )
 from nextfire.adapters.aws.lazily import LazyClient
@@ -38,8 +40,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_sts import STSClient
 
-# A due entry's bucket is computed before its request is sent, and watchers read a bucket for 30 s
-# after its minute ends. All attempts of one request together take far less than that.
+# All attempts of one request together take less than `SEND_WITHIN`.
 _USUAL = ClientTimeouts(connect=1, read=4, attempts=3)
 _AT_ONCE = ClientTimeouts(connect=0.5, read=0.5, attempts=1)
 _LONG_POLL = ClientTimeouts(connect=1, read=25, attempts=1)
@@ -140,7 +141,23 @@ def _of_boto3(service: str, patience: ClientTimeouts, **more: Any) -> Any:
         max_pool_connections=_POOL_SIZE,
         **more,
     )
-    return boto3.client(cast("Any", service), config=config)
+    client = boto3.client(cast("Any", service), config=config)
+    _send_in_time(client.meta.events)
+    return client
+
+
+def _send_in_time(events: Any) -> None:
+    """Let boto3's client raise `TooLateError`, as the lean client does."""
+    call = threading.local()
+
+    def begin(**_: object) -> None:
+        call.begun_at = time.time()
+
+    def check(**_: object) -> None:
+        require_in_time(call.begun_at)
+
+    events.register("before-call", begin)
+    events.register("before-send", check)
 
 
 class SystemClock:
@@ -185,7 +202,7 @@ def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[
         reasons: list[Any] = error.response.get("CancellationReasons", [])
         for index, reason in enumerate(reasons):
             if reason.get("Code") == "ConditionalCheckFailed":
-                return index, dict(reason.get("Item", {}))
+                return index, dict(reason.get("Item") or {})
         codes = ", ".join(str(reason.get("Code")) for reason in reasons)
         contended = "TransactionConflict" in codes
         kind = TransactionConflictError if contended else UnavailableError

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
@@ -30,16 +31,22 @@ EXPIRED_CREDENTIALS = frozenset(
 """
 
 TRANSIENT_CODES = EXPIRED_CREDENTIALS | {
+    "BandwidthLimitExceeded",
+    "EC2ThrottledException",
     "InternalError",
     "InternalFailure",
     "InternalServerError",
     "KMS.ThrottlingException",
     "KmsThrottled",
     "LimitExceededException",
+    "PriorRequestNotComplete",
     "ProvisionedThroughputExceededException",
+    "ReplicatedWriteConflictException",
     "RequestLimitExceeded",
     "RequestThrottled",
+    "RequestThrottledException",
     "RequestTimeout",
+    "RequestTimeoutException",
     "ServiceUnavailable",
     "SlowDown",
     "ThrottledException",
@@ -49,7 +56,11 @@ TRANSIENT_CODES = EXPIRED_CREDENTIALS | {
     "TransactionConflictException",
     "TransactionInProgressException",
 }
-"""Error codes after which the same request may succeed later."""
+"""Error codes after which the same request may succeed later; among them all that botocore retries.
+"""
+
+_TRANSIENT_STATUS = frozenset({408, 429})
+"""The same for responses of gateways and proxies, which have no code: a timeout, a throttle."""
 
 CONDITION_FAILED = "ConditionalCheckFailedException"
 """The error code of a write whose condition does not hold."""
@@ -77,6 +88,29 @@ class HasResponse(Protocol):
 
 class UnansweredError(Exception):
     """No valid response arrived: connection failed, timed out, or response unreadable."""
+
+
+class TooLateError(UnansweredError):
+    """`SEND_WITHIN` had passed before the request was sent, or sent again. So it was not sent."""
+
+
+SEND_WITHIN = 20.0
+"""Seconds of the wall clock after the start of a call, in which the client sends its requests.
+
+A due entry's bucket is computed before the call, and watchers read a bucket for 30 s after its
+minute ends. A machine can sleep in the middle of a call, and credentials can take minutes.
+"""
+
+
+def require_in_time(begun_at: float) -> None:
+    """Call this just before a request is sent. *begun_at*: start of the call (`time.time`).
+
+    Raises:
+        TooLateError: See its docstring.
+    """
+    age = time.time() - begun_at
+    if age > SEND_WITHIN:
+        raise TooLateError(f"The call began {age:.0f} s ago, so its request was not sent")
 
 
 def refused() -> tuple[type[RefusedError], ...]:
@@ -107,13 +141,20 @@ def error_code(error: HasResponse) -> str:
 
 def is_transient(error: HasResponse) -> bool:
     """Whether the same request may succeed later."""
-    return error_code(error) in TRANSIENT_CODES or is_server_error(error)
+    return (
+        error_code(error) in TRANSIENT_CODES
+        or _status(error) in _TRANSIENT_STATUS
+        or is_server_error(error)
+    )
 
 
 def is_server_error(error: HasResponse) -> bool:
     """Whether the service failed, so that the request may have had its effect."""
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return bool(status >= 500)  # noqa: PLR2004 — the server errors of HTTP
+    return _status(error) >= 500  # noqa: PLR2004 — the server errors of HTTP
+
+
+def _status(error: HasResponse) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 class TransactionConflictError(UnavailableError):

@@ -62,7 +62,9 @@ def _configured(service: str) -> str | None:
 
 def _of_partition(service: str, region: str) -> str:
     variants = ("AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT")
-    if not any(os.environ.get(name, "").lower() == "true" for name in variants):
+    chosen = any(os.environ.get(name, "").lower() == "true" for name in variants)
+    # A profile can set endpoint_url, use_fips_endpoint and use_dualstack_endpoint.
+    if not chosen and not _profiles_mention(b"endpoint"):
         for pattern, suffix in _PARTITIONS:
             if pattern.fullmatch(region):
                 return f"https://{service}.{region}.{suffix}"
@@ -125,13 +127,17 @@ def _tls_context(bundle: str | None) -> SSLContext:
 
 
 def _bundle_of_profile() -> str | None:
-    config = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
-    if not config.is_file() or b"ca_bundle" not in config.read_bytes():
+    if not _profiles_mention(b"ca_bundle"):
         return None
     from botocore.session import Session  # noqa: PLC0415 - the import takes a second
 
     found = Session().get_config_variable("ca_bundle")
     return str(found) if found else None
+
+
+def _profiles_mention(setting: bytes) -> bool:
+    config = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    return config.is_file() and setting in config.read_bytes()
 
 
 def _bundle() -> str | None:

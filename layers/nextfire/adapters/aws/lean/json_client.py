@@ -90,10 +90,11 @@ class JsonClient:
             UnansweredError: The last attempt got no valid response.
         """
         body = _encode(request)
+        begun_at = time.time()
         attempt, cost = 1, 0
         while True:
             try:
-                answer = self._attempt(operation, body)
+                answer = self._attempt(operation, body, begun_at)
             except (RefusedError, UnansweredError) as error:
                 trouble = _failure_cause(error)
                 if trouble is None or attempt >= self._attempts:
@@ -108,15 +109,18 @@ class JsonClient:
             answer["ResponseMetadata"]["RetryAttempts"] = attempt - 1
             return answer
 
-    def _attempt(self, operation: str, body: bytes) -> dict[str, Any]:
+    def _attempt(self, operation: str, body: bytes, begun_at: float) -> dict[str, Any]:
         """Make one attempt. If AWS rejects it for expired credentials or for clock skew, sign and
         send it again, once for each cause.
         """
         may_refresh = may_correct = True
         while True:
             credentials = self._credentials.get()
+            headers = {**self._headers, "x-amz-target": f"{self._prefix}.{operation}"}
+            signed_at = time.time() + self._offset
+            signed = self._signer.sign(headers, body, credentials, signed_at)
             try:
-                return self._send_once(operation, body, credentials)
+                return self._send_once(operation, signed, body, begun_at)
             except RefusedError as error:
                 code = error_code(error)
                 if may_refresh and code in EXPIRED_CREDENTIALS:
@@ -125,14 +129,14 @@ class JsonClient:
                         continue
                 if may_correct and code in _SKEW:
                     may_correct = False
-                    if self._correct_clock(error):
+                    if self._correct_clock(error, signed_at):
                         continue
                 raise
 
-    def _send_once(self, operation: str, body: bytes, credentials: Any) -> dict[str, Any]:
-        headers = {**self._headers, "x-amz-target": f"{self._prefix}.{operation}"}
-        signed = self._signer.sign(headers, body, credentials, time.time() + self._offset)
-        response = self._transport.send(signed | _UNSIGNED, body)
+    def _send_once(
+        self, operation: str, signed: Mapping[str, str], body: bytes, begun_at: float
+    ) -> dict[str, Any]:
+        response = self._transport.send({**signed, **_UNSIGNED}, body, begun_at=begun_at)
         document = _decode(response)
         document["ResponseMetadata"] = {
             "RequestId": response.headers.get("x-amzn-requestid", ""),
@@ -144,16 +148,20 @@ class JsonClient:
             return document
         raise RefusedError(_as_error(document, response), operation)
 
-    def _correct_clock(self, error: RefusedError) -> bool:
-        """Adopt AWS's clock if the signed time differs from it. Returns whether it did."""
+    def _correct_clock(self, error: RefusedError, signed_at: float) -> bool:
+        """Adopt AWS's clock if the time that was signed differs from it. Returns whether it did.
+
+        The time may differ although the clock is right by now: another thread has corrected it, or
+        the machine slept before the request arrived.
+        """
         date = error.response["ResponseMetadata"]["HTTPHeaders"].get("date")
         try:
-            offset = parsedate_to_datetime(date or "").timestamp() - time.time()
+            now = parsedate_to_datetime(date or "").timestamp()
         except ValueError:
             return False
-        if abs(offset - self._offset) < _SKEW_AT_LEAST:
+        if abs(now - signed_at) < _SKEW_AT_LEAST:
             return False
-        self._offset = offset
+        self._offset = now - time.time()
         return True
 
 
@@ -212,7 +220,8 @@ def _loads(body: bytes) -> Any:
 
 def _as_error(document: dict[str, Any], response: Response) -> dict[str, Any]:
     """Convert to the shape of botocore's `ClientError.response`."""
-    code = str(document.pop("__type", response.headers.get("x-amzn-errortype", "")))
+    named = response.headers.get("x-amzn-errortype") or str(response.status)
+    code = str(document.pop("__type", named))
     code = code.split(":", 1)[0].rsplit("#", 1)[-1]
     # SQS has other codes for some errors, from its former query protocol; botocore uses them too.
     former, _, kind = response.headers.get("x-amzn-query-error", "").partition(";")

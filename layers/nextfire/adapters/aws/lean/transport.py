@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import select
 import socket
+import time
 import weakref
 from base64 import b64encode
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from ssl import SSLCertVerificationError, SSLSocket
+from ssl import SSLCertVerificationError, SSLEOFError, SSLSocket
 from urllib.parse import unquote, urlsplit
 
-from nextfire.adapters.aws.errors import UnansweredError
+from nextfire.adapters.aws.errors import UnansweredError, require_in_time
 from nextfire.adapters.aws.lean.environment import proxy_for, tls_context
 from nextfire.adapters.aws.lean.response import (
     ClosedError,
@@ -23,6 +25,10 @@ from nextfire.adapters.aws.lean.response import (
 )
 
 _MAX_IDLE = 32
+_MAX_IDLE_TIME = 60.0
+"""Seconds of the wall clock, which continues while Lambda freezes a process. Firewalls forget idle
+connections, most after some minutes. Many do not answer what is sent afterwards.
+"""
 
 
 class TimedOutError(UnansweredError):
@@ -57,7 +63,9 @@ class Transport:
         self._idle: deque[Connection] = deque()
         weakref.finalize(self, _close, self._idle)
 
-    def send(self, headers: Mapping[str, str], body: bytes) -> Response:
+    def send(
+        self, headers: Mapping[str, str], body: bytes, *, begun_at: float = math.inf
+    ) -> Response:
         """Send a request and return its response, regardless of the status.
 
         Servers close connections after some idle time. If that happens to a request on a reused
@@ -66,10 +74,12 @@ class Transport:
         Args:
             headers: With `host`; names in lower case.
             body: Sent verbatim.
+            begun_at: The start of the call, as in `require_in_time`.
 
         Raises:
             ConnectionLostError: See its docstring.
             TimedOutError: See its docstring.
+            TooLateError: See its docstring.
             UntrustedCertificateError: See its docstring.
             ValueError: A header contains a line break.
         """
@@ -77,8 +87,8 @@ class Transport:
         used = self._take()
         if used is not None:
             with suppress(ClosedError):
-                return self._exchange(used, request)
-        return self._exchange(self._connect(), request)
+                return self._exchange(used, request, begun_at)
+        return self._exchange(self._connect(), request, begun_at)
 
     def _encode(self, headers: Mapping[str, str], body: bytes) -> bytes:
         sent = {**headers, **self._headers, "content-length": str(len(body))}
@@ -89,19 +99,20 @@ class Transport:
         return f"{self._line}{head}\r\n".encode("latin-1") + body
 
     def _take(self) -> Connection | None:
-        """Return an open idle connection, or None."""
+        """Return an open connection that has not been idle for long, or None."""
         while self._idle:
             try:
                 found = self._idle.pop()
             except IndexError:
                 break  # another thread took it
-            if found.is_open():
+            if time.time() - found.idle_since < _MAX_IDLE_TIME and found.is_open():
                 return found
             found.close()
         return None
 
-    def _exchange(self, connection: Connection, request: bytes) -> Response:
+    def _exchange(self, connection: Connection, request: bytes, begun_at: float) -> Response:
         try:
+            require_in_time(begun_at)
             response, keep = connection.exchange(request)
         except BaseException as error:
             connection.close()
@@ -109,6 +120,7 @@ class Transport:
                 raise _translate(error) from error
             raise
         if keep and len(self._idle) < _MAX_IDLE:
+            connection.idle_since = time.time()
             self._idle.append(connection)
         else:
             connection.close()
@@ -149,11 +161,12 @@ class Connection:
 
     def __init__(self, its_socket: socket.socket) -> None:
         self._socket = its_socket
+        self.idle_since = time.time()
 
     def exchange(self, request: bytes) -> tuple[Response, bool]:
         """Send *request*, and read its response as `read_response` does."""
         # A server may reject a request, and close, before it has read all of it.
-        with suppress(BrokenPipeError):
+        with suppress(ConnectionError, SSLEOFError):
             self._socket.sendall(request)
         # A new reader per response: surplus bytes are never read as the next response.
         with self._socket.makefile("rb") as reader:
