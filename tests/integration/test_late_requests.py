@@ -1,7 +1,7 @@
 """A request that a client would send long after its call began: it fails instead.
 
-The bucket of a due entry is part of the request. Watchers read no bucket for longer than 30 s after
-its minute.
+The bucket of a due entry is part of the request. Watchers close a bucket 30 s after its minute, and
+ten minutes later they read it no longer.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class TooLateError(UnansweredError):
 SEND_WITHIN = 20.0
 """Seconds of the wall clock after the start of a call, in which the client sends its requests.
 
-A due entry's bucket is computed before the call, and watchers read a bucket for 30 s after its
-minute ends. A machine can sleep in the middle of a call, and credentials can take minutes.
+A due entry's bucket is computed before the call, and watchers close it 30 s after its minute. A
+machine can sleep in the middle of a call, and new credentials can take minutes.
 """
 
 
