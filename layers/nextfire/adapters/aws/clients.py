@@ -25,6 +25,7 @@ from nextfire.adapters.aws.errors import (
 )
 from nextfire.adapters.aws.lazily import LazyClient
 from nextfire.adapters.aws.lean.dynamodb import LeanDynamoDb
+from nextfire.adapters.aws.lean.environment import configured_region
 from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
 from nextfire.adapters.aws.lean.sqs import HEADERS, LeanSqs
 from nextfire.adapters.dynamodb.items import Item
@@ -141,7 +142,7 @@ def _of_boto3(service: str, patience: ClientTimeouts, **more: Any) -> Any:
         max_pool_connections=_POOL_SIZE,
         **more,
     )
-    client = boto3.client(cast("Any", service), config=config)
+    client = boto3.client(cast("Any", service), region_name=configured_region(), config=config)
     _send_in_time(client.meta.events)
     return client
 

@@ -39,10 +39,7 @@ def service_endpoint(service: str) -> Place:
     Raises:
         ValueError: The region is unknown, or the endpoint is not the URL of a host.
     """
-    # boto3 reads only AWS_DEFAULT_REGION, so it takes precedence.
-    names = ("AWS_DEFAULT_REGION", "AWS_REGION")
-    found = (os.environ[name] for name in names if os.environ.get(name))
-    region = next(found, None) or _region_of_botocore()
+    region = configured_region() or _region_of_botocore()
     endpoint = _configured(service) or _of_partition(service, region)
     parts = urlsplit(endpoint)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/"):
@@ -51,6 +48,13 @@ def service_endpoint(service: str) -> Place:
             "AWS_ENDPOINT_URL=https://dynamodb.eu-central-1.amazonaws.com"
         )
     return Place(region, f"{parts.scheme}://{parts.netloc}")
+
+
+def configured_region() -> str | None:
+    """The region that the environment sets. boto3 alone reads only AWS_DEFAULT_REGION, so it takes
+    precedence.
+    """
+    return os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION") or None
 
 
 def _configured(service: str) -> str | None:
