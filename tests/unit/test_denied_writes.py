@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.fakes import Killed, raise_killed
 from tests.world import World
 
 
-def denied(*_: object) -> None:
+def denied(*_: object, **__: object) -> None:
     raise PermissionError("AccessDenied")
 
 
@@ -62,6 +63,56 @@ def test_a_log_that_is_refused_holds_up_no_outcome(
     world.worker().work_one()
 
     assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+@pytest.mark.parametrize("call", ["extend", "peek"])
+def test_a_run_outlives_a_permission_that_is_missing_for_seconds(
+    world: World, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """For example while a policy or the grant of an encryption key is replaced."""
+    job = dispatched(world)
+    allowed = getattr(world.runs, call)
+
+    def denied_for_now(*args: Any, **named: Any) -> Any:
+        return denied() if world.now < at("12:00:30") else allowed(*args, **named)
+
+    monkeypatch.setattr(world.runs, call, denied_for_now)
+    world.script(lasts=timedelta(seconds=90))
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+
+
+def test_an_outcome_outlives_a_permission_that_is_missing_for_seconds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = dispatched(world)
+    allowed = world.runs.advance
+
+    def denied_for_now(*args: Any, **named: Any) -> Any:
+        return denied() if world.now < at("12:00:15") else allowed(*args, **named)
+
+    monkeypatch.setattr(world.runs, "advance", denied_for_now)
+    world.script(lasts=timedelta(seconds=10))
+    handled = world.worker().work_one()
+
+    assert handled.disposition is Disposition.ACKNOWLEDGE
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+def test_a_permission_that_stays_missing_ends_the_attempt_with_the_reason(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 1})
+    monkeypatch.setattr(world.runs, "extend", denied)
+    world.script(lasts=timedelta(seconds=90))
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.DEAD, 1)
+    assert run.reason == "could not be run: PermissionError: AccessDenied"
+    assert world.now < at("12:01"), "while the lease is still in force"
 
 
 def test_a_result_that_is_refused_undoes_nothing(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from nextfire.dataclass import dataclass, replace
 from nextfire.domain.attempt import MAX_INLINE_BYTES, Result, Value, rejection
 from nextfire.domain.errors import (
     InvalidInputError,
+    NextfireError,
     NotSettledError,
     UnavailableError,
     UndecodableError,
@@ -94,6 +95,8 @@ class RunSupervisor:
         self._checkpoint: bytes | None = None
         self._saved = 0
         self._lost = False
+        self._refused_at: datetime | None = None
+        """When a heartbeat or a check was refused first, since the last heartbeat."""
 
     @property
     def _heartbeat(self) -> timedelta:
@@ -103,20 +106,26 @@ class RunSupervisor:
         """Retry *call* until the stores answer, for *within* or as long as the lease lasts, so that
         one throttled request does not lose the work of a script. If only the store of runs answers,
         the lease is extended, for `_EXTENDED_FOR` at most. A host that is about to end waits no
-        longer than `_ENDING_FOR`: it still has to hand back messages. Once the outcome is recorded,
-        what follows from it is retried for `RETRIED_FOR`.
+        longer than `_ENDING_FOR`: it still has to hand back messages. Nor is a refusal, such as a
+        missing permission, retried for longer. Once the outcome is recorded, what follows from it
+        is retried for `RETRIED_FOR`.
 
         Raises:
             UnavailableError: A store did not answer in that time.
+            Exception: The last refusal of a store.
         """
         extended_until = self._clock.now() + _EXTENDED_FOR
         until = extended_until + self._lease
         while True:
             try:
                 return call()
-            except UnavailableError as error:
+            except Exception as error:
                 if isinstance(error, NotSettledError):
                     within = RETRIED_FOR
+                elif not isinstance(error, UnavailableError):
+                    if isinstance(error, NextfireError):
+                        raise
+                    within = within or _ENDING_FOR
                 if within is not None:
                     until = min(until, self._clock.now() + within)
                 elif self._stopping():
@@ -150,10 +159,20 @@ class RunSupervisor:
             if now >= self._check_at:
                 return self._check_cancelled()
         except UnavailableError:
-            # The lease is still in force; retry until it expires.
-            self._check_at = now + _RETRY_AFTER
-            self._heartbeat_at = max(self._heartbeat_at, self._check_at)
+            self._ask_again(now)
+        except Exception:
+            # Such as a permission that is missing while a policy is replaced. If it stays missing,
+            # the attempt ends while this worker can still record why.
+            self._refused_at = self._refused_at or now
+            if now - self._refused_at >= self._heartbeat:
+                raise
+            self._ask_again(now)
         return Directive.CONTINUE
+
+    def _ask_again(self, now: datetime) -> None:
+        """The lease is still in force; retry until it expires."""
+        self._check_at = now + _RETRY_AFTER
+        self._heartbeat_at = max(self._heartbeat_at, self._check_at)
 
     def output(self, stream: Stream, data: bytes) -> None:
         self.log.feed(stream, data)
@@ -245,6 +264,7 @@ class RunSupervisor:
         self._check_at = now + CANCEL_CHECK_EVERY
         verdict = self._verdict(extended)
         self._delivery.hide(self._lease)
+        self._refused_at = None
         return verdict
 
     def _check_cancelled(self) -> Directive:
