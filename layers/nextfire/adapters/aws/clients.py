@@ -24,6 +24,7 @@ from nextfire.adapters.aws.errors import (
     translated,
 )
 from nextfire.adapters.aws.lazily import LazyClient
+from nextfire.adapters.aws.lean.credentials import BotocoreCredentials
 from nextfire.adapters.aws.lean.dynamodb import LeanDynamoDb
 from nextfire.adapters.aws.lean.environment import configured_region
 from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
@@ -143,21 +144,28 @@ def _of_boto3(service: str, patience: ClientTimeouts, **more: Any) -> Any:
         **more,
     )
     client = boto3.client(cast("Any", service), region_name=configured_region(), config=config)
-    _send_in_time(client.meta.events)
+    session = boto3.DEFAULT_SESSION  # `boto3.client` has made it
+    found = session.get_credentials() if session is not None else None
+    _prepare(client.meta.events, None if found is None else BotocoreCredentials(found))
     return client
 
 
-def _send_in_time(events: Any) -> None:
-    """Let boto3's client raise `TooLateError`, as the lean client does."""
+def _prepare(events: Any, credentials: BotocoreCredentials | None) -> None:
+    """Let boto3's client raise `TooLateError` and `NoCredentialsError`, as the lean client does. If
+    STS refuses to renew the credentials, the error must not look like a refusal of the request,
+    which could end a run.
+    """
     call = threading.local()
 
     def begin(**_: object) -> None:
         call.begun_at = time.time()
+        if credentials is not None:
+            credentials.get()
 
     def check(**_: object) -> None:
         require_in_time(call.begun_at)
 
-    events.register("before-call", begin)
+    events.register("provide-client-params", begin)
     events.register("before-send", check)
 
 
