@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from nextfire.domain.ids import RunFolder
@@ -46,6 +47,19 @@ def test_a_line_without_an_end_is_cut_into_pieces() -> None:
 
     lines = decode_part(files.stored[FOLDER, part_name(1, 0)])
     assert [line.text for line in lines] == ["x" * MAX_LINE] * 4 + ["x"]
+
+
+def test_output_is_stored_though_the_clock_was_set_back() -> None:
+    files, clock = MemoryRunFiles(), Clock(NOON)
+    log = RunLog(
+        files, FOLDER, 1, clock=clock, background=InlineExecutor(), cap=1000, inline_cap=0
+    )
+    log.feed("stdout", b"x\n")
+
+    log.ship(NOON - timedelta(hours=1))
+
+    lines = decode_part(files.stored[FOLDER, part_name(1, 0)])
+    assert [line.text for line in lines] == ["x"]
 
 
 def test_output_is_stored_later_if_no_thread_can_be_started() -> None:

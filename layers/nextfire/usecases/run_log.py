@@ -79,7 +79,9 @@ class RunLog:
 
     def ship(self, now: datetime) -> None:
         """Start to store new output, if it is time. Does not wait."""
-        if now < self._ship_at or (self._shipping is not None and not self._shipping.done()):
+        # An instant that is further ahead is from before the clock was set back.
+        early = now < self._ship_at <= now + SHIP_AFTER
+        if early or (self._shipping is not None and not self._shipping.done()):
             return
         self._ship_at = now + SHIP_EVERY
         if self._full or len(self._part) > self._in_store:
