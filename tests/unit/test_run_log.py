@@ -51,9 +51,7 @@ def test_a_line_without_an_end_is_cut_into_pieces() -> None:
 
 def test_output_is_stored_though_the_clock_was_set_back() -> None:
     files, clock = MemoryRunFiles(), Clock(NOON)
-    log = RunLog(
-        files, FOLDER, 1, clock=clock, background=InlineExecutor(), cap=1000, inline_cap=0
-    )
+    log = RunLog(files, FOLDER, 1, clock=clock, background=InlineExecutor(), cap=1000, inline_cap=0)
     log.feed("stdout", b"x\n")
 
     log.ship(NOON - timedelta(hours=1))

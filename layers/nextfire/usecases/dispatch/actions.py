@@ -193,15 +193,20 @@ class Actions:
         return failed
 
     def resume(self, ended: Sequence[DecidedEntry], report: TickReport) -> list[Slot]:
-        """End the pauses of jobs, effective at the instants of their RESUME entries, and store each
-        job's first FIRE entry. Returns the slots of entries that are done.
+        """End the pauses of jobs concurrently, effective at the instants of their RESUME entries,
+        and store each job's first FIRE entry. Returns the slots of entries that are done.
         """
+        going = [
+            (due, self.executor.submit(self._resume, due, decision))
+            for due in ended
+            if isinstance(decision := due.decision, Resume)
+        ]
         done: list[Slot] = []
         again: list[StoredEntry] = []
-        for due in ended:
+        for due, resuming in going:
             stored, key = due.stored, due.entry.job
             try:
-                resumed = isinstance(due.decision, Resume) and self._resume(due, due.decision)
+                resumed = resuming.result()
             except UnavailableError as error:
                 again.append(stored)
                 report.not_answered(stored, error)

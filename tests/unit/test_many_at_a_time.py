@@ -1,9 +1,12 @@
-"""Many backfills at a time, whose reads take longer than a step has."""
+"""Many backfills that continue, and many pauses that end, at the same time."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 
+from nextfire.domain.occurrences import JobState
 from tests.builders import MINUTELY, at
 from tests.unit.backfilling import backfilled, begin
 from tests.world import World
@@ -53,3 +56,20 @@ def test_a_run_that_is_due_does_not_wait_for_the_ends_of_pauses(world: World) ->
 
     [sent] = [each for each in report.dispatched if each.run.job.job_id == "report"]
     assert sent.lateness < timedelta(milliseconds=100)
+
+
+def test_pauses_that_end_together_end_concurrently() -> None:
+    """Of thousands of jobs that were paused until the same instant, each takes a transaction."""
+    at_once = 4
+    with ThreadPoolExecutor(at_once) as executor:
+        world = World("11:59", executor=executor)
+        world.tick()
+        jobs = [world.register(f"job-{number}") for number in range(at_once)]
+        for job in jobs:
+            world.manage.pause(job.key, None, until=at("12:00"), now=world.now)
+        together = Barrier(at_once, timeout=5)
+        world.faults.call_before_each("jobs.update", together.wait)
+
+        world.tick_at("12:00")
+
+    assert {world.job(job.key).state for job in jobs} == {JobState.ACTIVE}
