@@ -119,7 +119,8 @@ class RunLog:
                 left = max(until - self._clock.now(), timedelta())
                 self._shipping.result(left.total_seconds())
             except NotYetError:
-                return self._number  # the upload is still running and stores the rest
+                # The upload is still running. Readers omit a part that it does not store.
+                return self._number + (1 if self._part else 0)
         self._store(until=until)
         return self._number + (1 if self._in_store else 0)
 
