@@ -237,7 +237,7 @@ class Actions:
         until = begun_at + _BACKFILL_FOR
 
         def turn(due: DecidedEntry) -> int:
-            """Its place, a different one each time: there may be no time for the last ones."""
+            """Its place, a different one each time: time may not suffice for the last ones."""
             return crc32(f"{begun_at} {due.stored.slot.sort_key}".encode())
 
         going = [
