@@ -267,9 +267,7 @@ class Account:
         Raises:
             CliError: It failed, or AWS refused or did not respond.
         """
-        remedy = (
-            "Your credentials need lambda:InvokeFunction. Repeat the command: it adds what is left."
-        )
+        remedy = "Your credentials need lambda:InvokeFunction. Repeat the command: it begins again."
         patient = Config(read_timeout=15 * 60, retries={"total_max_attempts": 1})
         client = self._session.client("lambda", endpoint_url=self._endpoint, config=patient)
         with explained(f"{function} cannot be invoked", remedy):

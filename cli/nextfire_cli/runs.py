@@ -28,6 +28,8 @@ from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 _DAY = timedelta(days=1)
 """Default of the span of a listing."""
+_LONGEST_PAUSE = 3.0
+"""Seconds between two looks, at most, at a job that is followed."""
 _SPAN = {"--from": "--since (--from)", "--to": "--until (--to)"}
 """The flags that take a time, as messages name them."""
 
@@ -268,28 +270,31 @@ def changes(
     on_state: Callable[[Document], None],
 ) -> Iterator[Document]:
     """Yield a job's newest runs, oldest first, then each run that is new or has changed, until the
-    job has ended and has no unfinished runs.
+    job has ended and has no unfinished runs. Looks less and less often while nothing changes.
 
     `on_state` gets the job first, and after each change of its state.
     """
     seen: dict[str, Document] = {}
     state = None
+    pause = waiting.POLL
     while True:
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
         # The job first: a run that starts after this request is found in the next round.
         job = client.get_job(job_id).document
         if job["state"] != state:
-            state = job["state"]
+            state, pause = job["state"], waiting.POLL
             on_state(job)
         over = state in ENDED_STATES
         runs, _ = first(limit, partial(client.list_executions, job_id))
         for run in reversed(runs):
             key = run["executionId"]
             if _progress(seen.get(key)) != _progress(run):
+                pause = waiting.POLL
                 yield run
             seen[key] = run
         if over and not any(run["state"] in UNDER_WAY for run in runs):
             return
-        sleep(waiting.POLL)
+        sleep(pause)
 
 
 def _progress(run: Document | None) -> object:

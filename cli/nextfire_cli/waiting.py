@@ -1,6 +1,7 @@
 """Waits for the end of runs, and follows them through outages of the API."""
 
 import time
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import typer
@@ -13,7 +14,9 @@ from nextfire_cli.documents import Document
 from nextfire_cli.session import Session
 
 POLL = 0.5
-"""Seconds between two looks at a run."""
+"""Seconds between the first two looks at a run."""
+_LAST_LOOK = 10.0
+"""Seconds between two looks at most."""
 UNDER_WAY = {state for state in RunState if not state.ended}
 _MOMENT = timedelta(milliseconds=1)
 
@@ -35,10 +38,20 @@ def client_of(caller: Session, *, follows: bool) -> Client:
     return client
 
 
+def pauses() -> Iterator[None]:
+    """Pause at each step: for `POLL` seconds, then longer by half each time, up to 10 s."""
+    seconds = POLL
+    while True:
+        time.sleep(seconds)
+        yield
+        seconds = min(seconds * 1.5, _LAST_LOOK)
+
+
 def ended(client: Client, run: Document) -> Document:
     """Return *run* once it has ended."""
+    pause = pauses()
     while run["state"] in UNDER_WAY:
-        time.sleep(POLL)
+        next(pause)
         run = client.get_execution(run["executionId"]).document
     return run
 
@@ -51,24 +64,26 @@ def exit_by_outcome(run: Document) -> None:
 
 def drained(client: Client, job: Document) -> Document:
     """Return *job* once it is not draining: its earlier runs have ended, or it was resumed."""
+    pause = pauses()
     while job.get("draining"):
-        time.sleep(POLL)
+        next(pause)
         job = client.get_job(job["jobId"]).document
     return job
 
 
 def backfilled(client: Client, asked: Document) -> list[Document]:
     """Return the runs of the backfill *asked* once it and all of them have ended, newest first."""
-    job_id = asked["jobId"]
+    job_id, pause = asked["jobId"], pauses()
     while (found := client.get_job(job_id).document.get("backfill")) is not None:
         if found["backfillId"] != asked["backfillId"]:
             break  # another one has taken its place
-        time.sleep(POLL)
+        next(pause)
+    pause = pauses()
     while True:
         runs = _of_backfill(client, asked)
         if not any(run["state"] in UNDER_WAY for run in runs):
             return runs
-        time.sleep(POLL)
+        next(pause)
 
 
 def _of_backfill(client: Client, asked: Document) -> list[Document]:

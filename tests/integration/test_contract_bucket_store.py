@@ -78,6 +78,15 @@ def test_a_clock_that_is_behind_takes_nothing_twice(stores: list[BucketStore]) -
     assert other.take("t", LIMIT, 1, NOON - SECOND).tokens == 0
 
 
+def test_a_state_of_another_limit_is_replaced_once(stores: list[BucketStore]) -> None:
+    former = RequestLimit(1, 100_000)
+    for store in stores:
+        assert store.take("t", former, 50_000, NOON).tokens == 50_000
+    assert stores[0].take("t", LIMIT, 15, NOON).tokens == 15
+    assert stores[1].take("t", LIMIT, 15, NOON).tokens == 5
+    assert [store.take("t", LIMIT, 1, NOON).tokens for store in stores] == [0, 0]
+
+
 def test_of_many_at_once_none_gets_anothers_token(process: Callable[[], BucketStore]) -> None:
     for number in ROUNDS:
         processes = [process() for _ in range(8)]

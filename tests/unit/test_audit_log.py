@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError  # noqa: TID251 — as S3 refuses
 
 from nextfire.adapters.s3 import audit_log
 from nextfire.adapters.s3.audit_log import S3AuditLog
@@ -39,6 +40,21 @@ class Bucket:
     def put_object(self, Key: str, Body: bytes, **_: object) -> None:  # noqa: N803 — AWS name
         assert Key not in self.objects
         self.objects[Key] = Body
+
+
+class Contended(Bucket):
+    """Another writer is faster, a hundred times."""
+
+    faster = 100
+
+    def put_object(self, Key: str, Body: bytes, **more: object) -> None:  # noqa: N803 — AWS name
+        if not self.faster:
+            super().put_object(Key, Body, **more)
+            return
+        self.faster -= 1
+        others = Body.replace(b"write-", b"other-%d-" % self.faster)
+        super().put_object(Key, others, **more)
+        raise ClientError({"Error": {"Code": "PreconditionFailed", "Message": ""}}, "PutObject")
 
 
 class Stack:
@@ -74,6 +90,17 @@ def full() -> Stack:
 def stack(full: Stack) -> Stack:
     full.bucket.gets = 0
     return full
+
+
+def test_one_of_many_writers_gets_its_turn_before_its_batch_is_divided() -> None:
+    """Lambda halves a batch that failed. With 80 shards of streams, batches became so small that
+    the chain took five times as long.
+    """
+    bucket: Any = Contended()
+    change = replace(CHANGE, id="write-1")
+
+    assert RecordChanges(S3AuditLog(bucket, bucket="audit"), Clock(NOON)).record([change]) == 1
+    assert len(bucket.objects) == 101
 
 
 def test_a_process_reads_no_batch_that_it_wrote() -> None:

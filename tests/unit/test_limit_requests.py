@@ -119,6 +119,39 @@ def test_a_bucket_that_others_have_emptied_is_not_asked_before_it_has_a_token() 
     assert store.asked == asked
 
 
+@pytest.mark.parametrize("now", [RequestLimit(100, 100_000), RequestLimit(1, 2)])
+def test_a_changed_limit_takes_effect_at_once(now: RequestLimit) -> None:
+    """Of the former limit the bucket would have been empty for a day."""
+    store = MemoryBucketStore()
+    before, after = process(store), process(store)
+    for _ in range(100_000):
+        before.admit("t", RequestLimit(1, 100_000), NOON)
+
+    assert after.admit("t", now, NOON + SECOND) is None
+    assert sum(after.admit("t", now, NOON + SECOND) is None for _ in range(20)) <= now.burst
+
+
+def test_a_clock_that_is_set_back_rejects_nothing_for_long() -> None:
+    """As on a machine that starts with a wrong clock."""
+    store, hour = MemoryBucketStore(), timedelta(hours=1)
+    limiter, other = process(store), process(store)
+    while limiter.admit("t", LIMIT, NOON + hour) is None:
+        pass
+
+    assert limiter.admit("t", LIMIT, NOON) is None
+    assert other.admit("t", LIMIT, NOON) is None
+
+
+def test_a_clock_that_is_set_back_ends_the_time_without_the_store() -> None:
+    faults, store = Faults(), MemoryBucketStore()
+    limiter = process(faults.through(store, "buckets"))
+    faults.refuse("buckets.take")
+    limiter.admit("t", LIMIT, NOON + timedelta(hours=1))
+
+    limiter.admit("t", LIMIT, NOON)
+    assert store.asked == 1
+
+
 def test_what_is_refused_costs_nothing_for_a_while() -> None:
     store = MemoryBucketStore()
     limiter = process(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 
 from nextfire.domain.attempt import Attempt
 from nextfire.domain.audit_repairs import sending
+from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases import lost_hand_overs
 from nextfire.usecases.lost_hand_overs import _is_handed_over
 from tests.builders import a_job, at, run_key
 from tests.fakes import Killed
@@ -179,6 +182,59 @@ def test_a_run_that_waits_is_not_handed_over_again(world: World) -> None:
 
     assert report.resent == 0
     assert world.state(a, "12:00") is RunState.SUCCEEDED
+
+
+def minutely(world: World, *parents: str) -> Job:
+    """A child of *parents*, which have run ten times each."""
+    for name in parents:
+        world.register(name, schedule="* * * * *", maxRuns=10)
+    child = world.register("child", **after(*parents))
+    for minute in range(10):
+        world.tick_and_work(f"12:{minute:02d}")
+        work(world)
+    return child
+
+
+def test_runs_beyond_the_records_that_are_read_are_not_judged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a sequence that runs each second: a run on request is one record more of the child."""
+    child = minutely(world, "a")
+    world.request_runs.run_now(
+        child.key, payload=None, reason=None, request="r", asked_at=at("12:02:30")
+    )
+    work(world)
+    monkeypatch.setattr(lost_hand_overs, "RECORDS_AT_MOST", 5)
+
+    assert later(world, days=1.2).resent == 0
+
+
+def test_the_runs_of_many_parents_are_read_up_to_a_limit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the audit of a join of many parents might never end."""
+    child = minutely(world, "a", "b", "c")
+    world.advance(days=2.5)
+    read: list[Run] = []
+    between = world.runs.between
+
+    def counted(*given: Any, **options: Any) -> Iterator[Run]:
+        for run in between(*given, **options):
+            read.append(run)
+            yield run
+
+    monkeypatch.setattr(world.runs, "between", counted)
+    since = world.now - timedelta(days=2)
+
+    def number_read() -> int:
+        read.clear()
+        lost = lost_hand_overs.lost_hand_overs(world.jobs, world.runs, child, since, world.now)
+        assert [*lost] == []
+        return sum(run.key.job != child.key for run in read)
+
+    assert number_read() == 30
+    monkeypatch.setattr(lost_hand_overs, "PARENT_RUNS_AT_MOST", 15)
+    assert number_read() == 15
 
 
 SUCCESS = replace(Run(run_key(), RunState.SUCCEEDED), attempts=(Attempt(1, "w", at("12:00")),))

@@ -276,6 +276,33 @@ def test_a_batch_that_is_written_while_a_snapshot_is_made_is_not_lost(
     assert [run.key for run in stream.listed(RunState.RUNNING)] == [slow]
 
 
+def test_of_projectors_whose_snapshot_is_due_at_the_same_time_one_makes_it(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each shard of the stream has one. A snapshot can have thousands of write units."""
+    first, second, third = keys(3)
+    stream.write(started(first, NOON))
+    stream.deliver()
+    stream.clock.advance(FOLD_EVERY)
+    stream.write(started(second, stream.clock.now()))
+    others, stream.pending = stream.pending, []
+    other = ProjectRuns(stream.store, stream.runs, stream.clock)
+    stream.write(started(third, stream.clock.now()))
+    written = write_before_next_head(stream, monkeypatch, lambda: other.apply(others))
+    replace_head, made = stream.store.replace_head, list[object]()
+
+    def counted(*given: Any) -> bool:
+        made.append(given)
+        return replace_head(*given)
+
+    monkeypatch.setattr(stream.store, "replace_head", counted)
+
+    assert stream.deliver() == []
+    assert written
+    assert len(made) == 2, "the second one is that of the other projector"
+    assert {run.key for run in stream.listed(RunState.RUNNING)} == {first, second, third}
+
+
 def test_a_projector_that_always_loses_asks_for_its_records_again(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

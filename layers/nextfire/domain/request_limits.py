@@ -3,6 +3,9 @@
 A bucket is one number, `spent`: the instant, in microseconds, at which it would be full again. A
 full bucket holds `burst` tokens. A bucket gains `per_second` tokens each second. Taking tokens
 moves `spent` forward.
+
+A `spent` that the limit cannot reach is from another limit, which an operator has changed, or from
+a clock that was set back. The bucket then counts as full: otherwise it could stay empty for hours.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from nextfire.domain.instants import EPOCH
 _SECOND = 1_000_000
 _MICROSECOND = timedelta(microseconds=1)
 _MOST_AT_ONCE = 20
+_CLOCKS_DIFFER = 60 * _SECOND
+"""Maximum difference between the clocks of processes, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,19 @@ class RequestLimit:
         """The largest value of `spent` at *now*, when the bucket is empty."""
         return now + self.cost(self.burst)
 
+    @property
+    def longest_wait(self) -> timedelta:
+        """Maximum time until an empty bucket has a token."""
+        return (self.cost(1) + _CLOCKS_DIFFER) * _MICROSECOND
+
+    def unreachable(self, now: int) -> int:
+        """From which value of `spent` on the bucket counts as full at *now*."""
+        return self.most(now) + _CLOCKS_DIFFER
+
+    def is_full(self, spent: int, now: int) -> bool:
+        """Whether the bucket with the state *spent* holds `burst` tokens at *now*."""
+        return spent <= now or spent >= self.unreachable(now)
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -62,7 +80,7 @@ def take(spent: int | None, now: int, limit: RequestLimit, wanted: int) -> Taken
     """Take up to *wanted* (≥ 1) tokens at *now* from the bucket with the state *spent*; None: a
     new, full bucket.
     """
-    since = now if spent is None else max(spent, now)
+    since = now if spent is None or limit.is_full(spent, now) else spent
     left = limit.most(now) - since
     tokens = min(wanted, max(left, 0) * limit.per_second // _SECOND)
     # Rounding can make a token one microsecond cheaper than its share.

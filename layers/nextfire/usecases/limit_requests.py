@@ -55,9 +55,10 @@ class LimitRequests:
         if held.tokens > 0:
             held.tokens -= 1
             return None
-        if now < held.empty_until:
+        # An instant that is further ahead is from before the clock was set back.
+        if now < held.empty_until <= now + limit.longest_wait:
             return held.empty_until - now
-        if now < self._alone_until:
+        if now < self._alone_until <= now + ALONE_FOR:
             return _take_locally(held, limit, now)
         try:
             taken = self._buckets.take(name, limit, held.next, now)

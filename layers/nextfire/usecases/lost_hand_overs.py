@@ -26,6 +26,8 @@ from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
 
 EDGES_AT_MOST = 100
 """Maximum number of parents of a job whose runs one visit reads."""
+PARENT_RUNS_AT_MOST = 10 * RECORDS_AT_MOST
+"""Maximum number of runs of all parents together that one visit reads: some minutes."""
 
 
 def lost_hand_overs(
@@ -46,16 +48,23 @@ def lost_hand_overs(
     waits = WAITS_AT_MOST + GRACE
     waits += longest_wait(child) if len(edges) > 1 else edges[0].delay
     first, last = since - waits, now - waits
-    recorded = {run.key.scheduled_at for run in _between(runs, child, first, now)}
+    keys = [run.key for run in islice(_between(runs, child, first, now), RECORDS_AT_MOST)]
+    # Whether later runs have a record is unknown.
+    until = min(last, keys[-1].scheduled_at) if len(keys) == RECORDS_AT_MOST else last
+    recorded = {key.scheduled_at for key in keys if key.uid == child.uid}
+    read = 0
     for edge in edges[:EDGES_AT_MOST]:
         parent = None
         with suppress(UndecodableError):
             parent = jobs.get(JobKey(child.key.tenant, edge.job))
         if parent is None or child.key.job_id not in parent.children:
             continue
-        for run in _between(runs, parent, first, last):
+        for run in islice(_between(runs, parent, first, until), PARENT_RUNS_AT_MOST - read):
+            read += 1
             ended_at = run.finished_at
-            if ended_at is None or not child.updated_at <= ended_at <= last:
+            if run.key.uid != parent.uid or ended_at is None:
+                continue
+            if not child.updated_at <= ended_at <= last:
                 continue  # not yet, or its edges may have been different
             if _is_handed_over(parent, run) and run.key.scheduled_at not in recorded:
                 yield parent, run
@@ -85,9 +94,9 @@ def join_ends(child: Job, lost: Iterable[tuple[Job, Run]], now: datetime) -> lis
 
 
 def _between(runs: RunStore, job: Job, first: datetime, last: datetime) -> Iterator[Run]:
+    """The runs of *job*, and of earlier ones with its id, from *first* to *last*."""
     begin, end = first_run_id(first), first_run_id(last)
-    found = runs.between(job.key, begin, end, page=1_000, lenient=True)
-    return (run for run in islice(found, RECORDS_AT_MOST) if run.key.uid == job.uid)
+    return runs.between(job.key, begin, end, page=1_000, lenient=True)
 
 
 def _is_handed_over(job: Job, run: Run) -> bool:

@@ -126,7 +126,8 @@ class ProjectRuns:
             for step in segment.steps
         ]
         if late or self._is_due(tenant, head):
-            self.fold(tenant, late, begins_ms=min(each.seen_ms for each in seen))
+            begins_ms = min(each.seen_ms for each in seen)
+            self.fold(tenant, late, begins_ms=begins_ms, if_due=not late)
 
     def _is_due(self, tenant: str, head: Head | BrokenHead | None) -> bool:
         """Whether what follows the snapshot of *head* is worth another one."""
@@ -143,10 +144,12 @@ class ProjectRuns:
         *,
         begins_ms: int,
         complete: bool = False,
+        if_due: bool = False,
     ) -> None:
         """Make a snapshot of *tenant*'s open runs. *more*: steps that readers may have passed.
         *begins_ms*: since when the overview has all steps, if it has no head that decodes.
-        *complete*: it has the steps of all records now.
+        *complete*: it has the steps of all records now. *if_due*: one that another projector makes
+        meanwhile suffices.
 
         The records decide whether the runs of *more* are still open: they may have ended in a
         window that is not read for open runs.
@@ -154,8 +157,12 @@ class ProjectRuns:
         Raises:
             UnavailableError: The store did not answer, or others kept winning.
         """
-        for _ in range(_TRIES):
+        for number in range(_TRIES):
             was = self._store.head(tenant)
+            if number and if_due:
+                self._written[tenant] = 0
+                if not self._is_due(tenant, was):
+                    return
             head = was if isinstance(was, Head) else first_head(begins_ms)
             open_runs = read_open(self._store, tenant, head)
             if open_runs is None:

@@ -14,7 +14,8 @@ from nextfire.domain.ports.events import AuditLog
 
 CLOCK_SKEW = timedelta(minutes=5)
 """Maximum difference between the clocks of DynamoDB and of the function."""
-_TRIES = 20
+_TRIES = 200
+"""Some 20 s. Lambda divides a batch that fails, and smaller batches need more turns."""
 
 
 class RecordChanges:

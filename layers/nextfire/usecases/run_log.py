@@ -79,7 +79,9 @@ class RunLog:
 
     def ship(self, now: datetime) -> None:
         """Start to store new output, if it is time. Does not wait."""
-        if now < self._ship_at or (self._shipping is not None and not self._shipping.done()):
+        # An instant that is further ahead is from before the clock was set back.
+        early = now < self._ship_at <= now + SHIP_AFTER
+        if early or (self._shipping is not None and not self._shipping.done()):
             return
         self._ship_at = now + SHIP_EVERY
         if self._full or len(self._part) > self._in_store:
@@ -117,7 +119,8 @@ class RunLog:
                 left = max(until - self._clock.now(), timedelta())
                 self._shipping.result(left.total_seconds())
             except NotYetError:
-                return self._number  # the upload is still running and stores the rest
+                # The upload is still running. Readers omit a part that it does not store.
+                return self._number + (1 if self._part else 0)
         self._store(until=until)
         return self._number + (1 if self._in_store else 0)
 

@@ -1,6 +1,7 @@
 """`--follow` reports each change of a job, until its last run."""
 
 import json
+import time
 from typing import Any
 
 import httpx2
@@ -37,6 +38,28 @@ def test_follow_continues_through_a_pause_and_past_what_cannot_be_read(
     assert result.exit_code == 0, result.output
     assert asked == ["PAUSED", "ACTIVE", "COMPLETED"]
     assert "UNREADABLE" in result.stdout
+
+
+def test_a_job_of_which_nothing_changes_is_asked_less_often(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Following for days would otherwise cost four requests a second."""
+    quiet = [JOB] * 10
+    polls = iter([*quiet, PAUSED, *quiet, JOB | {"state": "COMPLETED"}])
+
+    class Routes(dict[str, Any]):
+        def __getitem__(self, route: str) -> Any:
+            return {"items": []} if route.endswith("/executions") else next(polls)
+
+    api.routes = Routes()
+    slept: list[float] = []
+    monkeypatch.setattr(waiting, "POLL", 0.5)
+    monkeypatch.setattr(time, "sleep", slept.append)
+
+    assert call("runs", "list", "job_1", "--follow").exit_code == 0
+    assert slept[:2] == [0.5, 0.75]
+    assert slept[9] == 3
+    assert slept[10] == 0.5, "something has changed"
 
 
 def test_follow_says_that_the_job_is_paused_and_why(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,36 @@ def test_a_failure_is_reported(
 
     assert result.exit_code != 0
     assert says in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("fails", [{"errorMessage": "throttled"}, {"refused": True}])
+def test_a_call_that_fails_after_others_is_repeated(
+    fails: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A rebuild of many records takes hours, and another command would begin again."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    first = {"runs": 7, "undecodable": 0, "next": MORE}
+    result, function = reindex(
+        monkeypatch, tmp_path, first, fails, fails, {"runs": 5, "undecodable": 0}
+    )
+
+    assert result.exit_code == 0, result.output
+    assert "12 runs." in result.stdout
+    assert function.events == [{"rebuild": {}}, MORE, MORE, MORE]
+    assert slept == [5, 10]
+    assert "Trying again" in result.stderr
+
+
+def test_calls_that_keep_failing_end_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    first = {"runs": 7, "undecodable": 0, "next": MORE}
+    result, function = reindex(monkeypatch, tmp_path, first, *[{"refused": True}] * 20)
+
+    assert result.exit_code != 0
+    assert len(function.events) == 11
 
 
 def test_a_stack_without_overview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Commands that wait: for a drain, for a run, and for the runs of a backfill."""
 
 import json
+import time
 
 import httpx2
 import pytest
@@ -163,3 +164,36 @@ def test_redrive_waits_for_the_runs_if_asked_to(call: Call, api: Api, end: str, 
     assert result.stdout.count("PENDING") == 2
     assert f"{runs[1]['executionId']}  {end}" in result.stdout
     assert call("runs", "redrive", "x", "--wait", "--from", "job_1").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "asked", "read", "waits_on"),
+    [
+        ("jobs run job_1", "POST /v1/jobs/job_1/run", "GET /v1/executions/RUN", {}),
+        ("jobs drain job_1", "POST /v1/jobs/job_1/drain", "GET /v1/jobs/job_1", {"draining": True}),
+    ],
+)
+def test_who_waits_for_long_asks_less_often(
+    command: str,
+    asked: str,
+    read: str,
+    waits_on: dict[str, bool],
+    call: Call,
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wait of hours would otherwise cost two requests a second; each looks at all runs."""
+    slept: list[float] = []
+    monkeypatch.setattr(waiting, "POLL", 0.5)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    under_way: dict[str, object] = run("24", "RUNNING", None) | {"executionId": "RUN"}
+    if waits_on:
+        under_way = {**JOB, **waits_on}
+    api.routes[asked] = [under_way]
+    api.routes[read] = [under_way] * 20 + [under_way | {"state": "SUCCEEDED", "draining": False}]
+
+    call(*command.split(), "--wait")
+
+    assert slept[0] == 0.5
+    assert slept == sorted(slept)
+    assert slept[-1] == 10

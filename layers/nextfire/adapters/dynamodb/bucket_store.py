@@ -56,11 +56,12 @@ class DynamoDbBucketStore:
         """
         cost, most = limit.cost(tokens), limit.most(now)
         values: dict[str, object] = {":cost": cost, ":expires": most // 1_000_000 + _KEPT.seconds}
-        if known is None or known < now:
+        if known is None or limit.is_full(known, now):
             # The bucket was full. If others have taken tokens since, the retry uses the other form.
             change = "SET spent = :spent, expires_at = :expires"
-            condition = "attribute_not_exists(spent) OR spent <= :now"
+            condition = "attribute_not_exists(spent) OR spent <= :now OR spent >= :unreachable"
             values = {":expires": values[":expires"], ":spent": now + cost, ":now": now}
+            values[":unreachable"] = limit.unreachable(now)
         else:
             change = "SET spent = spent + :cost, expires_at = :expires"
             condition = "spent BETWEEN :now AND :most"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
+from zlib import crc32
 
 from nextfire.dataclass import dataclass
 from nextfire.domain.due import FireEntry, Slot, StoredEntry
@@ -192,15 +193,20 @@ class Actions:
         return failed
 
     def resume(self, ended: Sequence[DecidedEntry], report: TickReport) -> list[Slot]:
-        """End the pauses of jobs, effective at the instants of their RESUME entries, and store each
-        job's first FIRE entry. Returns the slots of entries that are done.
+        """End the pauses of jobs concurrently, effective at the instants of their RESUME entries,
+        and store each job's first FIRE entry. Returns the slots of entries that are done.
         """
+        going = [
+            (due, self.executor.submit(self._resume, due, decision))
+            for due in ended
+            if isinstance(decision := due.decision, Resume)
+        ]
         done: list[Slot] = []
         again: list[StoredEntry] = []
-        for due in ended:
+        for due, resuming in going:
             stored, key = due.stored, due.entry.job
             try:
-                resumed = isinstance(due.decision, Resume) and self._resume(due, due.decision)
+                resumed = resuming.result()
             except UnavailableError as error:
                 again.append(stored)
                 report.not_answered(stored, error)
@@ -227,10 +233,16 @@ class Actions:
         """Continue backfills concurrently, for a bounded time so that other entries are not
         delayed. Returns the slots of entries that are done.
         """
-        until = self.clock.now() + _BACKFILL_FOR
+        begun_at = self.clock.now()
+        until = begun_at + _BACKFILL_FOR
+
+        def turn(due: DecidedEntry) -> int:
+            """Its place, a different one each time: time may not suffice for the last ones."""
+            return crc32(f"{begun_at} {due.stored.slot.sort_key}".encode())
+
         going = [
             (due.stored, self.executor.submit(self.backfill.step, d.entry, d.job, until))
-            for due in backfills
+            for due in sorted(backfills, key=turn)
             if isinstance(d := due.decision, ContinueDecision)
         ]
         done: list[Slot] = []

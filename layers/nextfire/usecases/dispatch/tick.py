@@ -268,15 +268,16 @@ class Dispatch:
         decided, followers = in_order(self._deciding.decide(batch, now, report))
         certain = self._deciding.confirm(self._room.admit(decided, now, report), now, report)
         gone = [due.stored.slot for due in certain if isinstance(due.decision, Drop)]
-        gone += self._actions.move(_of(Move, certain), now, report)
-        gone += self._actions.resume(_of(Resume, certain), report)
-        gone += self._actions.continue_backfills(_of(ContinueDecision, certain), report)
         wanted = self._turns.admit(_of(Fire | Resend | Cover, certain), now, report)
         admitted = self._rates.admit(wanted, now, report)
         followed = self._send(_of(Fire | Resend, admitted), report)
         at_once = bool(followers) or not self._holding.busy
         followed += self._cover(_of(Cover, admitted), now, report, at_once=at_once)
         gone += self._follow(followed, now, report)
+        # After the runs, which are to start on time.
+        gone += self._actions.move(_of(Move, certain), now, report)
+        gone += self._actions.resume(_of(Resume, certain), report)
+        gone += self._actions.continue_backfills(_of(ContinueDecision, certain), report)
         if left := self._deletions.delete(gone):
             report.notes.append(f"{left} entries are not deleted yet")
         if followers and {due.stored.slot for due in decided if misses(due)} <= {*gone}:
