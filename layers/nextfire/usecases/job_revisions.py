@@ -49,7 +49,7 @@ def check_version(job: Job, expected: Collection[str] | None) -> None:
     """
     if expected is not None and not expected:
         raise ChangedError(
-            "If-Match has only weak tags, `W/…`, which never match",
+            "The expected version is a weak tag, `W/…`, which never matches",
             f'Send the ETag without `W/`, which a proxy may have added: "{job.version}" is the'
             " current one.",
         )

@@ -88,8 +88,8 @@ class ManageKeys:
         existing = _found(self._keys.get(tenant, key_id), key_id)
         if not by.covers(existing.restriction):
             raise ConflictError(
-                "A less restricted key sent this request before with the same Idempotency-Key",
-                "Use a new Idempotency-Key.",
+                "A less restricted key has sent this request before",
+                "If you still want the new key, use a new Idempotency-Key.",
             )
         return existing
 
