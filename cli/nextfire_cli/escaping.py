@@ -15,3 +15,10 @@ def escaped(value: object, *, keep: str = "") -> str:
         return found[0] if found[0] in keep else found[0].encode("unicode_escape").decode()
 
     return _CONTROLS.sub(escape, str(value))
+
+
+def escaped_json(text: str) -> str:
+    """Return the JSON *text* with the control characters in its strings escaped. JSON itself allows
+    some of them, which `json.dumps` leaves as they are.
+    """
+    return _CONTROLS.sub(lambda f: f[0] if f[0] == "\n" else f"\\u{ord(f[0]):04x}", text)

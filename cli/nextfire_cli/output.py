@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nextfire_cli.escaping import escaped_json
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -50,9 +52,9 @@ def replace_unencodable() -> None:
 
 
 def to_json(document: object, indent: int | None = None) -> str:
-    """*document* as JSON, in ASCII unless standard output is UTF-8."""
+    """*document* as JSON, in ASCII unless standard output is UTF-8; harmless to a terminal."""
     utf_8 = str(sys.stdout.encoding).lower().replace("-", "") == "utf8"
-    return json.dumps(document, indent=indent, ensure_ascii=not utf_8)
+    return escaped_json(json.dumps(document, indent=indent, ensure_ascii=not utf_8))
 
 
 def print_view(console: Console, view: RenderableType, *, soft_wrap: bool) -> None:

@@ -12,6 +12,8 @@ from functions.api.requests import MAX_PARAMETER_CHARS, too_long
 from nextfire.domain.errors import InvalidInputError
 
 _TAG = re.compile(r'(W/)?"[!#-~]*"')
+_TAGS = re.compile(rf"[\s,]*+{_TAG.pattern}(\s*+,[\s,]*+{_TAG.pattern})*+[\s,]*+")
+"""A list: it may have empty elements (RFC 9110, section 5.6.1)."""
 
 
 IfMatch = Annotated[
@@ -45,15 +47,15 @@ def versions(if_match: str | None) -> frozenset[str] | None:
         return None
     if len(if_match) > MAX_PARAMETER_CHARS:
         raise too_long("If-Match", if_match)
-    tags = [tag.strip() for tag in if_match.split(",")]
-    if not all(map(_TAG.fullmatch, tags)):
+    if not _TAGS.fullmatch(if_match):
         raise InvalidInputError(
             "If-Match",
             if_match,
             "not an entity tag",
             "Send an ETag verbatim, including its quotes.",
         )
-    # A weak tag never matches.
+    tags = [match[0] for match in _TAG.finditer(if_match)]
+    # A weak tag never matches (RFC 9110, section 13.1.1).
     return frozenset(tag.strip('"') for tag in tags if tag.startswith('"'))
 
 

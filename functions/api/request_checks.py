@@ -28,6 +28,8 @@ from nextfire.domain.quotas import Quota, too_many_requests
 from nextfire.domain.remedies import nearest
 from nextfire.domain.restriction import RestrictedError
 
+_CONDITIONS = ("If-Match", "If-None-Match")
+
 
 class RequestChecks(OpenAPIRequestValidationMiddleware):
     """Checks the caller and the names of the query parameters, then validates the request as
@@ -43,6 +45,7 @@ class RequestChecks(OpenAPIRequestValidationMiddleware):
         if route.openapi_extensions is not None:
             known = [field.alias for field in route.dependant.query_params]
             _check_query(app.current_event, known)
+            _check_conditions(app.current_event, route)
         return super().handler(app, next_middleware)
 
     def _get_body(self, app: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -101,6 +104,21 @@ def _check_query(event: APIGatewayProxyEventV2, known: list[str]) -> None:
             raise InvalidInputError(field, value, "not a query parameter of this route", remedy)
         if len(value) > MAX_PARAMETER_CHARS:
             raise too_long(name, value)
+
+
+def _check_conditions(event: APIGatewayProxyEventV2, route: Any) -> None:  # noqa: ANN401 — the library's
+    """Reject a condition that *route* does not check: the request would take effect although the
+    condition may not hold. Caches add conditions to reads, which may ignore them.
+    """
+    if event.http_method.upper() == "GET":
+        return
+    checked = {field.alias.lower() for field in route.dependant.header_params}
+    for name in _CONDITIONS:
+        value = event.headers.get(name)
+        if value is not None and name.lower() not in checked:
+            raise InvalidInputError(
+                name, value, "this route does not check it", "Send the request without it."
+            )
 
 
 def _what_may_be_sent(body: Body) -> str:

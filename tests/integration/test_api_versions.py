@@ -76,7 +76,9 @@ class TestMatch:
         assert system.job("a") == before
 
     @pytest.mark.parametrize(("method", "path", "body"), CHANGES)
-    @pytest.mark.parametrize("form", ["{}", '"x-1", {}', '{},"y"', " {} ", "*"])
+    @pytest.mark.parametrize(
+        "form", ["{}", '"x-1", {}', '{},"y"', " {} ", "*", '"a,b",{}', ", {} ,,", 'W/"x", {}']
+    )
     def test_job_that_is_as_expected_is_changed(
         self, system: Deployment, job: Answer, method: str, path: str, body: Any, form: str
     ) -> None:
@@ -84,7 +86,43 @@ class TestMatch:
 
         assert system.call(method, path, body, headers={"if-match": tag}).status == 200
 
-    @pytest.mark.parametrize("tag", ['W/"{}"', '"x-1"', '""', '"{}x"'])
+    def test_a_weak_tag_is_rejected_with_its_reason(self, system: Deployment, job: Answer) -> None:
+        weak = {"If-Match": f"W/{job.headers['etag']}"}
+
+        for method, path, body in CHANGES:
+            answer = system.call(method, path, body, headers=weak)
+
+            assert answer.status == 412
+            assert "weak" in answer.document["detail"]
+        assert system.job("a").revision == job.document["revision"]
+
+    @pytest.mark.usefixtures("job")
+    @pytest.mark.parametrize(
+        ("method", "path", "body", "header"),
+        [
+            ("POST", "/v1/jobs/a/run", None, "If-Match"),
+            ("POST", "/v1/jobs:pause", {"allJobs": True}, "If-Match"),
+            ("POST", "/v1/jobs", CRON, "If-None-Match"),
+            ("DELETE", "/v1/jobs/a", None, "If-None-Match"),
+        ],
+    )
+    def test_a_condition_that_is_not_checked_is_rejected(
+        self, system: Deployment, method: str, path: str, body: Any, header: str
+    ) -> None:
+        before = system.job("a")
+
+        answer = system.call(method, path, body, headers={header.lower(): '"x-1"'})
+
+        assert (answer.status, answer.fault["field"]) == (422, header)
+        assert system.job("a") == before
+        assert not system.call("GET", "/v1/jobs/a/executions").document["items"]
+
+    def test_a_read_ignores_conditions(self, system: Deployment, job: Answer) -> None:
+        headers = {"If-None-Match": job.headers["etag"], "If-Match": '"x-1"'}
+
+        assert system.call("GET", "/v1/jobs/a", headers=headers).status == 200
+
+    @pytest.mark.parametrize("tag", ['W/"{}"', '"x-1"', '""', '"{}x"', '"a,b"'])
     def test_tag_of_something_else(self, system: Deployment, job: Answer, tag: str) -> None:
         tag = tag.format(job.headers["etag"].strip('"'))
 
@@ -92,7 +130,9 @@ class TestMatch:
 
         assert answer.status == 412
 
-    @pytest.mark.parametrize("tag", ["", "x", "x-1", '"x', '"a" "b"', '"é"', ","])
+    @pytest.mark.parametrize(
+        "tag", ["", "x", "x-1", '"x', '"', '"a" "b"', '"é"', ",", 'w/"a"', '*, "a"']
+    )
     def test_no_tag_at_all(self, system: Deployment, job: Answer, tag: str) -> None:
         answer = system.call("DELETE", "/v1/jobs/a", headers={"If-Match": tag})
 

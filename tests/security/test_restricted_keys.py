@@ -58,6 +58,19 @@ class TestRestrictedKeys:
         shown = by.call("GET", "/v1/keys").document["items"]
         assert [key["labels"] for key in shown] == [ETL]
 
+    def test_a_repeated_request_of_a_freer_key_shows_nothing_of_its_key(
+        self, system: Deployment
+    ) -> None:
+        first, once = admin(system), {"Idempotency-Key": "the-same"}
+        by = Caller(system, key_of(first, "admin", cidrs=["203.0.113.0/24"])["key"])
+        asked = {"name": "n", "scopes": ["admin"]}
+        made = first.call("POST", "/v1/keys", asked, headers=once).document
+
+        answer = by.call("POST", "/v1/keys", asked, headers=once)
+
+        assert answer.status == 409
+        assert made["keyId"] not in answer.document["detail"]
+
     def test_rotation_keeps_the_restriction(self, system: Deployment) -> None:
         by = admin(system)
         made = key_of(by, "run", cidrs=["203.0.113.0/24"], labels=ETL)

@@ -32,6 +32,7 @@ from tests.callbacks import LONGEST, Control, a_running_run
 QUEUE = "https://sqs.eu-central-1.amazonaws.com/111122223333/orders"
 SEND = {"QueueUrl": QUEUE, "MessageBody": "hello"}
 TOKEN = "0123456789abcdef" * 4
+TOKEN_OF_ROLE = "planted-token-8d1f"
 
 
 class Client:
@@ -48,7 +49,7 @@ class Client:
         self, job: Any, masker: Any, service: str, region: str | None, timeout: float
     ) -> Any:
         self.asked.append((job.tenant, service, region, timeout))
-        masker.add("planted-token-8d1f")
+        masker.add(TOKEN_OF_ROLE)
         return self
 
     def _make_api_call(self, action: str, parameters: dict[str, Any]) -> Any:
@@ -221,6 +222,17 @@ def test_credentials_in_a_response_are_masked() -> None:
     found = attempt(Client({"Echo": "planted-token-8d1f"}))
 
     assert "planted" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ClientError({"Error": {"Code": "Denied", "Message": "x" * 290 + TOKEN_OF_ROLE}}, "Send"),
+        ValueError("x" * 280 + TOKEN_OF_ROLE),
+    ],
+)
+def test_a_part_of_a_credential_is_not_in_a_reason_that_is_cut(error: Exception) -> None:
+    assert "planted" not in attempt(Client(error)).result.reason
 
 
 def test_a_large_response_is_not_kept() -> None:

@@ -310,3 +310,11 @@ def test_an_accepted_url_is_connected_to_allowed_addresses_only(
 def test_what_python_calls_private_is_never_allowed(address: Any) -> None:
     if not address.is_global or address.is_multicast:
         assert not allows(address, RULES)
+
+
+def test_nat64_can_be_opened_and_the_address_inside_is_checked() -> None:
+    rules = AddressRules.of(["64:ff9b::/96"], [], http=False)
+
+    assert allows(ip_address("64:ff9b::808:808"), rules)
+    for inside in ("a9fe:a9fe", "a00:1", "7f00:1", "a83f:8110"):
+        assert not allows(ip_address(f"64:ff9b::{inside}"), rules)

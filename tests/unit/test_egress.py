@@ -118,6 +118,7 @@ def test_open_allows_any_host_and_none_allows_no_host() -> None:
         "224.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "ff02::1", "fd00:ec2::254",
         "fd00:ec2::23", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1",
         "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "2001:0:a9fe:a9fe::1",
+        "168.63.129.16", "::ffff:168.63.129.16", "::ffff:0:169.254.169.254",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("text", ["open", "api.example.com", "api.example.com/private"])
@@ -130,7 +131,8 @@ def test_addresses_of_the_machine_are_always_refused(text: str, address: str) ->
 
 _PRIVATE = [
     "10.0.0.7", "172.16.0.1", "192.168.1.1", "100.64.0.1", "fd12::1", "fec0::1", "64:ff9b:1::1",
-    "::ffff:10.0.0.7", "64:ff9b::a00:7", "240.0.0.1",
+    "::ffff:10.0.0.7", "64:ff9b::a00:7", "240.0.0.1", "192.0.0.192",
+    "::ffff:0:10.0.0.7",
 ]  # fmt: skip
 
 

@@ -131,6 +131,16 @@ def test_secrets_in_a_response_are_masked() -> None:
         assert TOKEN not in repr(found)
 
 
+@pytest.mark.parametrize("status", [200, 500])
+def test_the_start_of_a_secret_at_the_end_of_a_cut_body_is_not_recorded(status: int) -> None:
+    cut = response(status, b"echo: " + TOKEN[:-1].encode(), truncated=True)
+
+    found = result_of(HttpCall(url=URL), REQUEST, cut, Masker([TOKEN]), NOON)
+
+    assert "planted" not in repr(found)
+    assert "echo: " in repr(found)
+
+
 @given(st.integers(100, 599), st.binary(max_size=3000), st.text(max_size=300))
 def test_any_response_makes_a_record_within_its_limit(
     status: int, body: bytes, header: str

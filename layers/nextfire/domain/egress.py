@@ -30,14 +30,27 @@ NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LOCAL_SERVICES = (
     IPv4Network("0.0.0.0/8"),
     IPv4Network("169.254.0.0/16"),
+    IPv4Network("168.63.129.16/32"),
     IPv6Network("fe80::/10"),
     IPv6Network("fd00:ec2::/32"),
 )
 """Addresses that mean this machine or the services of its host, such as instance metadata."""
-_TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
-"""IPv6 ranges whose last 32 bits are an IPv4 address: NAT64, and IPv4-compatible addresses."""
-_PRIVATE_TOO = (IPv6Network("fec0::/10"), IPv6Network("64:ff9b:1::/48"))
-"""Private ranges that `is_global` reports as global: site-local addresses and local-use NAT64."""
+_TRANSLATED = (
+    IPv6Network("64:ff9b::/96"),
+    IPv6Network("::/96"),
+    IPv6Network("::ffff:0:0:0/96"),
+)
+"""IPv6 ranges whose last 32 bits are an IPv4 address: NAT64, and IPv4-compatible and -translated
+addresses.
+"""
+_PRIVATE_TOO = (
+    IPv6Network("fec0::/10"),
+    IPv6Network("64:ff9b:1::/48"),
+    IPv4Network("192.0.0.0/24"),
+)
+"""Private ranges that `is_global` of some versions of Python reports as global: site-local
+addresses, local-use NAT64, and IETF protocol assignments.
+"""
 
 
 class EgressMode(StrEnum):
@@ -273,9 +286,10 @@ def _local_kind(address: Address) -> str | None:
 
 
 def _is_public(address: Address) -> bool:
-    if any(address in net for net in _PRIVATE_TOO):
-        return False
-    return all(each.is_global for each in meanings(address))
+    return all(
+        each.is_global and not any(each in net for net in _PRIVATE_TOO)
+        for each in meanings(address)
+    )
 
 
 def meanings(address: Address) -> list[Address]:

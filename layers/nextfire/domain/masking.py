@@ -72,6 +72,12 @@ class Masker:
         masked = self._mask(data)
         return text if masked == data else masked.decode(errors="replace")
 
+    def cut(self, data: bytes) -> bytes:
+        """Return *data*, the beginning of a longer text, with secrets masked, and without the
+        beginning of one at its end.
+        """
+        return self.stream().feed(data)
+
     def json(self, data: bytes) -> bytes:
         """Return the JSON *data* with secrets masked. The result is valid JSON; *data* without
         secrets is returned unchanged.

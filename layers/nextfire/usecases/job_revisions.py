@@ -41,11 +41,18 @@ def living_job(jobs: JobStore, key: JobKey) -> Job:
 
 
 def check_version(job: Job, expected: Collection[str] | None) -> None:
-    """Check that *job* is in one of the versions *expected*; None accepts any version.
+    """Check that *job* is in one of the versions *expected*; None accepts any version. It is empty
+    if the caller named weak tags only.
 
     Raises:
         ChangedError: It is not.
     """
+    if expected is not None and not expected:
+        raise ChangedError(
+            "The expected version is a weak tag, `W/…`, which never matches",
+            f'Send the ETag without `W/`, which a proxy may have added: "{job.version}" is the'
+            " current one.",
+        )
     if expected is not None and job.version not in expected:
         raise ChangedError(
             f"Job {job.key.job_id!r} has changed: its version is {job.version}",

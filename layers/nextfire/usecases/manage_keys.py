@@ -69,6 +69,7 @@ class ManageKeys:
             earlier request created it, and only the response to that one had the text.
 
         Raises:
+            ConflictError: A key with that id exists, and *by* does not cover it.
             InvalidInputError: See `mint`.
             RestrictedError: The key would have more access than *by* allows.
         """
@@ -84,7 +85,13 @@ class ManageKeys:
         )
         if self._keys.create(minted.key):
             return minted
-        return self.get(tenant, key_id, by=by)
+        existing = _found(self._keys.get(tenant, key_id), key_id)
+        if not by.covers(existing.restriction):
+            raise ConflictError(
+                "A less restricted key has sent this request before",
+                "If you still want the new key, use a new Idempotency-Key.",
+            )
+        return existing
 
     def get(self, tenant: str, key_id: str, *, by: Restriction = UNRESTRICTED) -> ApiKey:
         """The key.

@@ -1,6 +1,13 @@
 """Nothing that a user or a script wrote controls the terminal or is taken for markup."""
 
+import io
+import json
+import sys
+
+import pytest
+
 from nextfire_cli import render
+from nextfire_cli.output import to_json
 from tests.unit.cli.rendered import JOB, RUN, shown
 
 
@@ -35,6 +42,20 @@ def test_control_characters_are_shown_and_not_sent_to_the_terminal() -> None:
         text = shown(view, width=1000)
         assert SHOWN in text
         assert not {*EVIL} & {*text} - {*"a[2Jz\n"}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_is_harmless_to_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, indent: int | None
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    document = {"name": EVIL, EVIL: "é\x7f"}
+
+    text = to_json(document, indent)
+
+    assert not {*EVIL, "\x7f"} & {*text} - {*"a[2Jz\n"}
+    assert "é" in text
+    assert json.loads(text) == document
 
 
 def test_what_a_script_printed_keeps_its_lines_and_tabs() -> None:

@@ -167,7 +167,7 @@ def _result_of(
         if _has_started(call, exchange.error):
             reason = f"{call.service}:{call.action}: an earlier attempt has started it"
             return AttemptResult(Result(AttemptOutcome.SUCCEEDED, reason, call=record))
-        return AttemptResult(_failure(exchange.error, record))
+        return AttemptResult(_failure(exchange.error, record, masker))
     response = exchange.response or {}
     if call.service == "lambda" and "FunctionError" in response:
         reason = f"function error {response['FunctionError']}: {response.get('Payload')}"
@@ -197,10 +197,13 @@ def _has_started(call: AwsCall, error: Exception) -> bool:
     return starts and "name" not in call.input and code == "ExecutionAlreadyExists"
 
 
-def _failure(error: Exception, record: str) -> Result:
+def _failure(error: Exception, record: str, masker: Masker) -> Result:
+    """The result of a call that raised *error*. Its text is masked before it is cut: a part of a
+    credential would not be recognized.
+    """
     response = getattr(error, "response", None)
     if not isinstance(response, dict):
-        text = f"{type(error).__name__}: {error}"[:_MAX_MESSAGE]
+        text = masker.text(f"{type(error).__name__}: {error}")[:_MAX_MESSAGE]
         name = type(error).__name__
         permanent = name in {"ParamValidationError", "UnknownServiceError"}
         unavailable = name in _NO_CONNECTION  # as for HTTP callbacks: not the job's failure
@@ -208,7 +211,8 @@ def _failure(error: Exception, record: str) -> Result:
             AttemptOutcome.FAILED, text, call=record, permanent=permanent, unavailable=unavailable
         )
     fault = response.get("Error", {})
-    text = f"{fault.get('Code', 'Error')}: {str(fault.get('Message', ''))[:_MAX_MESSAGE]}"
+    message = masker.text(str(fault.get("Message", "")))[:_MAX_MESSAGE]
+    text = f"{fault.get('Code', 'Error')}: {message}"
     return Result(AttemptOutcome.FAILED, text, call=record)
 
 

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
+from nextfire.dataclass import replace
 from nextfire.domain.attempt import MAX_CALL_BYTES, AttemptOutcome, Result
 from nextfire.domain.json_text import compact_json
 from nextfire.domain.masking import MASK, Masker
@@ -57,6 +58,8 @@ def result_of(
     call: HttpCall, request: Request, response: Response, masker: Masker, now: datetime
 ) -> AttemptResult:
     """The result of *response* to *request*."""
+    if response.truncated:
+        response = replace(response, body=masker.cut(response.body))
     status = response.status
     record = _record(call, request, response, masker)
     reason = f"{status} {_phrase(status)}".strip()
