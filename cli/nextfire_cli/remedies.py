@@ -4,6 +4,9 @@ of requests and arguments.
 
 import re
 from collections.abc import Mapping
+from typing import Any
+
+from nextfire.client.errors import ClientError
 
 _COMMANDS = {
     "Look at its schedule: POST /v1/schedules/preview with `after`": (
@@ -57,6 +60,12 @@ _FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
 def with_flags(text: str) -> str:
     """*text*, a remedy of the client, with flags instead of arguments: ``--endpoint URL``."""
     return _ARGUMENT.sub(lambda found: "--" + found[0].replace("=", " ").replace('"', ""), text)
+
+
+def document_with_flags(error: ClientError) -> dict[str, Any]:
+    """The document of *error*, with flags instead of arguments in its remedy."""
+    document = error.document()
+    return {**document, "detail": with_flags(str(document.get("detail", "")))}
 
 
 def in_words_of_the_command(text: str, flags: Mapping[str, str] | None = None) -> str:

@@ -166,9 +166,9 @@ def test_remedies_name_arguments_and_variables_instead_of_flags(bare: Path) -> N
     ):
         client.get_health()
     assert "endpoint=URL or NEXTFIRE_ENDPOINT" in unreachable.value.remedy
-    told = [nothing.value.remedy, unreachable.value.remedy]
-    told += [each.remedy for each in BY_GATEWAY.values()]
-    assert not [each for each in told if re.search(r"--(endpoint|auth)", each)]
+    remedies = [nothing.value.remedy, unreachable.value.remedy]
+    remedies += [each.remedy for each in BY_GATEWAY.values()]
+    assert not [each for each in remedies if re.search(r"--(endpoint|auth)", each)]
 
 
 @pytest.mark.parametrize("written", [f"{REMOTE}/", f"{REMOTE}/v1", f" {REMOTE}/v1/\r\n"])
