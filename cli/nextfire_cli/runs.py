@@ -31,6 +31,7 @@ _DAY = timedelta(days=1)
 """Default of the span of a listing."""
 _MOST = 100
 """Maximum number of runs on a page."""
+_OF_ATTEMPTS = {"FAILED": "FAILED is the outcome of an attempt: use DEAD."}
 _SPAN = {"--from": "--since (--from)", "--to": "--until (--to)"}
 """The flags that take a time, as messages name them."""
 
@@ -55,7 +56,7 @@ def list_(
     state: Annotated[
         RunState | None,
         typer.Option(
-            parser=one_of(RunState),
+            parser=one_of(RunState, _OF_ATTEMPTS),
             autocompletion=completing(RunState),
             metavar="|".join(RunState),
             help="Of one state.",

@@ -2,6 +2,7 @@
 
 ClientError               base class
 ├── MissingError          what was looked up without the API does not exist
+├── InvalidValueError     a value was found invalid before it was sent
 ├── NotEndedError         an execution did not end while it was waited for
 ├── UnreachableError      no response was received
 └── ApiError              the API or the gateway rejected the request
@@ -65,6 +66,13 @@ class MissingError(ClientError):
 
     def document(self) -> dict[str, Any]:
         return problem_document(HTTPStatus.NOT_FOUND, str(self))
+
+
+class InvalidValueError(ClientError):
+    """A value was found invalid before it was sent to the API."""
+
+    def document(self) -> dict[str, Any]:
+        return {"status": HTTPStatus.UNPROCESSABLE_ENTITY.value, **super().document()}
 
 
 class NotEndedError(ClientError):
