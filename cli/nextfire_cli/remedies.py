@@ -63,9 +63,9 @@ def with_flags(text: str) -> str:
 
 
 def document_with_flags(error: ClientError) -> dict[str, Any]:
-    """The document of *error*, with flags instead of arguments in its remedy."""
+    """The document of *error*, with flags instead of arguments in its texts."""
     document = error.document()
-    return {**document, "detail": with_flags(str(document.get("detail", "")))}
+    return {k: with_flags(v) if isinstance(v, str) else v for k, v in document.items()}
 
 
 def in_words_of_the_command(text: str, flags: Mapping[str, str] | None = None) -> str:

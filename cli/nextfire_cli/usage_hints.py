@@ -37,6 +37,7 @@ _COMMANDS: Mapping[str, tuple[str, ...]] = {
 """What other commands call a command, and its names here. The first that a group has is meant."""
 _ELSEWHERE: Mapping[str, str] = {
     "apply": "nextfire apply --file FILE",
+    "completion": "nextfire --install-completion",
     "config": "nextfire context",
     "crontab": "nextfire apply --file FILE, with a job for each line",
     "diff": "nextfire apply --file FILE --dry-run",

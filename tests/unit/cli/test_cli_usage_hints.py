@@ -55,6 +55,7 @@ from tests.unit.cli.conftest import Api, Call
         ("jobs import crontab.txt", "Try: nextfire apply --file FILE, with a job for each line"),
         ("crontab -l", "Try: nextfire apply --file FILE, with a job for each line"),
         ("preview --cron @daily", "Try: nextfire schedules preview"),
+        ("completion bash", "Try: nextfire --install-completion"),
         ("runs failed", "Try: nextfire runs list --state DEAD"),
         ("runs list --state FAILED", "FAILED is the outcome of an attempt: use DEAD"),
         ("runs list --failed", "Try: --state DEAD"),
