@@ -17,6 +17,7 @@ from nextfire.domain.activity import short_of_space
 from nextfire.domain.instants import isoformat
 from nextfire_cli import render, session
 from nextfire_cli.errors import CliError
+from nextfire_cli.remedies import in_words_of_the_command
 from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
 from nextfire_cli.state import lost_watchers
@@ -98,7 +99,9 @@ def _connection(caller: Session) -> Iterator[CheckResult]:
         return
     if stack is not None:
         yield CheckResult("local stack", Verdict.OK, f"the {stack.kind} stack runs")
+    embedded = False
     if stack is not None and stack.kind == "embedded":
+        embedded = True
         yield from _parts(stack.parts())
         yield from _disk(stack.free_space())
     try:
@@ -121,16 +124,16 @@ def _connection(caller: Session) -> Iterator[CheckResult]:
     except ApiError as error:
         yield _problem("credentials", error)
         return
-    yield from _overview(client)
+    yield from _overview(client, embedded=embedded)
 
 
-def _overview(client: Client) -> Iterator[CheckResult]:
+def _overview(client: Client, *, embedded: bool) -> Iterator[CheckResult]:
     """Nothing if the key may not read it."""
     try:
         overview = client.get_overview(minutes=1)
     except ApiError:
         return
-    for name, state, then in lost_watchers(overview.document):
+    for name, state, then in lost_watchers(overview.document, embedded=embedded):
         yield CheckResult(
             name.removeprefix("the "),
             Verdict.PROBLEM,
@@ -176,4 +179,5 @@ def _clock(theirs: datetime, before: datetime) -> CheckResult:
 
 
 def _problem(check: str, error: CliError) -> CheckResult:
-    return CheckResult(check, Verdict.PROBLEM, error.problem, error.remedy)
+    remedy = in_words_of_the_command(error.remedy)
+    return CheckResult(check, Verdict.PROBLEM, error.problem, remedy)

@@ -3,7 +3,7 @@
 from http import HTTPStatus
 
 from nextfire.client import ApiError, ClientError, UnreachableError
-from nextfire.client.errors import MissingError, problem_document
+from nextfire.client.errors import InvalidValueError, MissingError, problem_document
 
 CliError = ClientError
 """A problem and its remedy."""
@@ -38,6 +38,8 @@ def exit_code(error: BaseException | None) -> int:
             return UNAVAILABLE
         if isinstance(error, MissingError):
             return NOT_FOUND
+        if isinstance(error, InvalidValueError):
+            return USAGE
         if isinstance(error, ApiError):
             is_defect = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
             return _BY_STATUS.get(error.status, UNAVAILABLE if is_defect else FAILED)

@@ -16,13 +16,14 @@ from nextfire_cli.job_files import read_labels, read_payload
 C = TypeVar("C", bound=str)
 
 
-def one_of(choices: Iterable[C]) -> Callable[[str], C]:
-    """Parse one of *choices*, in upper or lower case."""
+def one_of(choices: Iterable[C], hints: Mapping[str, str] | None = None) -> Callable[[str], C]:
+    """Parse one of *choices*, in upper or lower case. *hints*: what is meant by other words."""
     by_name = {str(choice): choice for choice in choices}
 
     def parse(text: str) -> C:
         if text.upper() not in by_name:
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(by_name)}.")
+            hint = (hints or {}).get(text.upper(), "")
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(by_name)}. {hint}".strip())
         return by_name[text.upper()]
 
     return parse

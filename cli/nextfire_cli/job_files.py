@@ -62,7 +62,9 @@ def read_labels(pairs: Sequence[str], flag: str = "--label") -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals:
-            raise typer.BadParameter(f"{pair!r} is not key=value", param_hint=flag)
+            raise typer.BadParameter(
+                f"{pair!r} is not key=value, such as team=etl", param_hint=flag
+            )
         if labels.setdefault(key, value) != value:
             raise typer.BadParameter(f"{key} is given twice", param_hint=flag)
     return labels

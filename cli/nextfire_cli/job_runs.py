@@ -1,13 +1,17 @@
 """The commands of `nextfire jobs` that start runs: `run` and `backfill`."""
 
+import time
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from nextfire.domain.backfill import MOST, Order
+from nextfire.domain.instants import isoformat
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session, waiting
 from nextfire_cli.documents import Document
+from nextfire_cli.durations import moment
 from nextfire_cli.job_control import JobId
 from nextfire_cli.job_files import read_payload
 from nextfire_cli.shared_options import Reason
@@ -50,12 +54,20 @@ def backfill(
     from_: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="INSTANT", help="Start of the range, inclusive; ISO 8601, UTC."
+            "--from",
+            "--since",
+            metavar="INSTANT|SPAN",
+            help="Start of the range, inclusive: an instant (UTC), or a time ago: 12h, 7d.",
         ),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="INSTANT", help="End of the range, exclusive; ISO 8601, UTC."),
+        typer.Option(
+            "--to",
+            "--until",
+            metavar="INSTANT|SPAN",
+            help="End of the range, exclusive. [dim]Default: now[/]",
+        ),
     ] = None,
     max_: Annotated[
         int | None,
@@ -80,7 +92,7 @@ def backfill(
 
     [bold]Examples[/]
       nextfire jobs backfill job_a93f2 --from 2026-05-01 --to 2026-05-03
-      nextfire jobs backfill job_a93f2 --from 2026-05-01 --to 2026-05-03 --wait
+      nextfire jobs backfill job_a93f2 --from 7d --wait
       nextfire jobs backfill job_a93f2 --stop
     """
     caller = session.of(context)
@@ -91,11 +103,18 @@ def backfill(
         job = client.stop_backfill(job_id).document
         caller.show(job, render.job(job))
         return
-    if from_ is None or to is None:
-        raise typer.BadParameter("say from when to when", param_hint="--from and --to")
-    order = Order.NEWEST_FIRST if newest_first else None
+    if from_ is None:
+        raise typer.BadParameter(
+            "say from when: an instant, or a time ago such as 7d", param_hint="--from"
+        )
+    now = datetime.fromtimestamp(time.time(), UTC)
     asked = client.begin_backfill(
-        job_id, from_=from_, to=to, max=max_, order=order, reason=reason
+        job_id,
+        from_=moment(from_, "--from", now),
+        to=isoformat(now) if to is None else moment(to, "--to", now),
+        max=max_,
+        order=Order.NEWEST_FIRST if newest_first else None,
+        reason=reason,
     ).document
     if not wait:
         caller.show(asked, render.backfill(asked))

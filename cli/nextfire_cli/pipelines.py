@@ -79,10 +79,12 @@ def apply(
     written = [each.request() for each in (*changes.of(Action.CREATE), *changes.of(Action.UPDATE))]
     check_scripts(caller, client, written, strict=strict)
     if dry_run or not changes:
-        caller.show({**changes.document(), "applied": False}, shown_plan(changes))
+        view = shown_plan(changes, wide=caller.wide)
+        caller.show({**changes.document(), "applied": False}, view)
         return
     if not caller.for_programs:
-        caller.out.print(shown_plan(changes), crop=False, soft_wrap=True)
+        view = shown_plan(changes, wide=caller.wide)
+        caller.out.print(view, crop=False, soft_wrap=True)
     confirm(caller, "Apply these changes?", yes=yes)
 
     def report(change: JobChange) -> None:

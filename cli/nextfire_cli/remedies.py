@@ -1,7 +1,12 @@
-"""Remedies of the API in the words of this command: commands and flags instead of requests."""
+"""Remedies of the API and of the client in the words of this command: commands and flags instead
+of requests and arguments.
+"""
 
 import re
 from collections.abc import Mapping
+from typing import Any
+
+from nextfire.client.errors import ClientError
 
 _COMMANDS = {
     "Look at its schedule: POST /v1/schedules/preview with `after`": (
@@ -47,13 +52,27 @@ _FLAGS = {name: f"--{name}" for name in ("from", "to", "max", "until", "pool")} 
     "cidrs": "--cidr"
 }
 """The flags of commands that have one for each of these fields."""
+_ARGUMENT = re.compile(r'\b(endpoint=URL|profile=NAME|region=NAME|auth="(?:keys|iam|jwt)")')
+"""An argument of `nextfire.Client` in a remedy."""
 _FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
 
 
+def with_flags(text: str) -> str:
+    """*text*, a remedy of the client, with flags instead of arguments: ``--endpoint URL``."""
+    return _ARGUMENT.sub(lambda found: "--" + found[0].replace("=", " ").replace('"', ""), text)
+
+
+def document_with_flags(error: ClientError) -> dict[str, Any]:
+    """The document of *error*, with flags instead of arguments in its texts."""
+    document = error.document()
+    return {k: with_flags(v) if isinstance(v, str) else v for k, v in document.items()}
+
+
 def in_words_of_the_command(text: str, flags: Mapping[str, str] | None = None) -> str:
-    """*text*, a problem or a remedy from the API, with commands instead of requests. *flags*: the
-    flags that were typed, by the field that each sets.
+    """*text*, a problem or a remedy from the API or the client, with commands instead of requests
+    and flags instead of arguments. *flags*: the flags that were typed, by the field that each sets.
     """
+    text = with_flags(text)
     known = {**_FLAGS, **(flags or {})}
     meant = _COMMANDS | (_OF_A_SCHEDULE if "schedule" in known else {})
 

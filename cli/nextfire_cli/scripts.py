@@ -15,8 +15,8 @@ import typer
 from pydantic import ValidationError
 from rich.text import Text
 
-from nextfire.domain.errors import NextfireError
-from nextfire.domain.script import MAX_SCRIPT_BYTES, script_name, split_url
+from nextfire.domain.errors import InvalidInputError, NextfireError
+from nextfire.domain.script import MAX_SCRIPT_BYTES, check_no_ending, script_name, split_url
 from nextfire.domain.target import Target
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
@@ -238,11 +238,16 @@ def _handler(file: Path, name: str | None) -> str:
                 param_hint="--name",
             )
         Target(handler=handler)
+        check_no_ending("--name", handler)
     except ValidationError as error:
         raise typer.BadParameter(
             f"{handler!r} is not a script name: use at most 128 letters, digits, `_`, `.` and `-`, "
             "beginning with a letter or a digit.",
             param_hint="--name",
+        ) from error
+    except InvalidInputError as error:
+        raise typer.BadParameter(
+            f"{handler!r} {error.problem}. {error.remedy}", param_hint="--name"
         ) from error
     if handler.endswith(_ARCHIVE) and not archive:
         raise typer.BadParameter(f"{file.name} is not a {_ARCHIVE} archive", param_hint="--name")

@@ -20,7 +20,7 @@ from nextfire.domain.key_text import parse
 from nextfire_cli.errors import CliError
 from nextfire_cli.escaping import escaped
 from nextfire_cli.output import Output, names, print_view, to_json
-from nextfire_cli.remedies import in_words_of_the_command
+from nextfire_cli.remedies import document_with_flags, in_words_of_the_command
 
 if TYPE_CHECKING:
     import httpx2
@@ -123,7 +123,7 @@ class Session:
     def fail(self, error: CliError) -> None:
         """Print *error* on stderr; with --json as one JSON document."""
         if self.output is Output.JSON:
-            typer.echo(to_json(error.document()), err=True)
+            typer.echo(to_json(document_with_flags(error)), err=True)
         else:
             problem = escaped(error.problem, keep="\n")
             self.err.print(Text.assemble(("Error: ", "bold red"), problem))

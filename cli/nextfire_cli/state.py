@@ -25,6 +25,11 @@ _STATUS = {"endpoint", "aws_endpoint", "scripts_bucket", "pools", "processes"}
 _MOST_FAILURES = 100
 _TAKEOVER = "another one takes over within about a minute. If none does, read the watcher's log"
 _RUNBOOK = "see watcher-silent in docs/operate/runbook.md"
+_ONLY_ONE = (
+    "it is the only one of the embedded stack: until it runs again, nothing is sent. If it died, it"
+    " is started again within seconds; if it hangs, stop `nextfire up` and start it again. Its log"
+    " is .nextfire/logs/watcher.log"
+)
 
 
 def status(context: typer.Context) -> None:
@@ -120,17 +125,18 @@ def _overview(caller: Session) -> Document:
     }
 
 
-def lost_watchers(found: Document) -> Iterator[tuple[str, str, str]]:
+def lost_watchers(found: Document, *, embedded: bool = False) -> Iterator[tuple[str, str, str]]:
     """The name and the state of each watcher in *found*, an overview, that does not run although
-    it should; and what happens, or is to be done, next.
+    it should; and what happens, or is to be done, next. *embedded*: of the embedded stack, whose
+    watcher has no standby.
     """
     for each in found.get("watchers", []):
         name = f"the watcher of group {each['group']}"
         if each["state"] == WatcherState.LOST:
             state = f"has not renewed its lease since {each['renewedAt']}, so it died or hangs"
-            yield name, state, _TAKEOVER
+            yield name, state, _ONLY_ONE if embedded else _TAKEOVER
         elif each["state"] == WatcherState.STOPPED:
-            yield name, "was not started for minutes", _RUNBOOK
+            yield name, "was not started for minutes", _ONLY_ONE if embedded else _RUNBOOK
 
 
 def _failures(caller: Session) -> Document:

@@ -70,6 +70,8 @@ def upcoming(
         items = [each for each in found if _is_before(each["at"], end)]
         more = len(items) == wanted
         caller.show({"items": items}, render.upcoming(items))
+        if not found and not caller.for_programs:
+            caller.say(render.why_none(client.get_job(job_id).document))
     else:
         items, more = _of_all(caller, client, end, wanted)
         caller.show({"items": items}, render.upcoming_of_all(items))

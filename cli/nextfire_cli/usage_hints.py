@@ -37,12 +37,17 @@ _COMMANDS: Mapping[str, tuple[str, ...]] = {
 """What other commands call a command, and its names here. The first that a group has is meant."""
 _ELSEWHERE: Mapping[str, str] = {
     "apply": "nextfire apply --file FILE",
+    "completion": "nextfire --install-completion",
     "config": "nextfire context",
+    "crontab": "nextfire apply --file FILE, with a job for each line",
     "diff": "nextfire apply --file FILE --dry-run",
     "export": "nextfire export",
+    "failed": "nextfire runs list --state DEAD",
     "help": "nextfire --help",
     "history": "nextfire runs list JOB_ID",
+    "import": "nextfire apply --file FILE, with a job for each line",
     "logs": "nextfire runs logs EXECUTION_ID, with an id of nextfire runs list JOB_ID",
+    "preview": "nextfire schedules preview",
     "runs": "nextfire runs list JOB_ID",
     "version": "nextfire --version",
     "whoami": "nextfire doctor",
@@ -80,6 +85,16 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "-w": ("--follow", "--wait"),
 }
 """What other commands call an option, and its names here. Those that a command has are meant."""
+_REDRIVE_MANY = "Try: nextfire dlq redrive --since 12h"
+_INSTEAD: Mapping[tuple[str, str], str] = {
+    ("apply", "--prune"): "Jobs of the pipeline that left the file are removed without an option.",
+    ("runs list", "--failed"): "Try: --state DEAD",
+    ("runs redrive", "--all"): _REDRIVE_MANY,
+    ("runs redrive", "--pool"): _REDRIVE_MANY,
+    ("runs redrive", "--since"): _REDRIVE_MANY,
+    ("runs redrive", "--state"): _REDRIVE_MANY,
+}
+"""What to do instead of an option that a command does not have."""
 _GLOBAL = {"--debug", "--output"}
 """The names in `_OPTIONS` that every command has."""
 _WORDING = {
@@ -90,6 +105,7 @@ _WORDING = {
 """What Typer takes from pydantic, and what it says here."""
 _NO_COMMAND = re.compile(r"(No such command '(.*?)'\.?)")
 _EXTRA = re.compile(r"unexpected extra arguments? ?\(?s?\)? ?\((.*)\)", re.DOTALL)
+_FILES = (".yaml", ".yml", ".json")
 _CRON_FIELDS = re.compile(r"[\d*?/,LW#-]+( [\dA-Za-z*?/,#-]+)+")
 
 
@@ -103,6 +119,9 @@ def add_hint(error: Any) -> None:  # noqa: ANN401 — Click's classes, as Typer 
     command, path = error.ctx.command, _path(error.ctx)
     if hasattr(error, "possibilities"):
         has = _GLOBAL.union(*(each.opts for each in command.params))
+        if instead := _INSTEAD.get((path.removeprefix("nextfire "), error.option_name)):
+            error.message, error.possibilities = f"{error.message}. {instead}", None
+            return
         options = [each for each in _OPTIONS.get(error.option_name, ()) if each in has]
         error.possibilities = options or error.possibilities
     elif found := _NO_COMMAND.search(error.message):
@@ -148,6 +167,8 @@ def _surplus(command: Any, path: str, words: str) -> str:  # noqa: ANN401 — Cl
     first = words.split(" ", maxsplit=1)[0]
     if "--cron" in options and _CRON_FIELDS.fullmatch(words):
         return "Quote a value with spaces: --cron '0 3 * * *'"
+    if not takes and "--id" in options and first.endswith(_FILES):
+        return f"If it is a file: --file {first}"
     if not takes and "--id" in options:
         return f"If it is the id of the job: --id {first}. Quote values with spaces."
     if path.endswith("secrets put"):

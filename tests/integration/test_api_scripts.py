@@ -14,6 +14,7 @@ import requests
 from functions.api import services as api
 from nextfire.adapters.dynamodb.cursors import encode_cursor
 from nextfire.domain.instants import isoformat, parse_instant
+from nextfire.usecases import check_definition
 from nextfire.usecases.manage_scripts import UPLOAD_LIFE
 from tests.fakes import Clock
 from tests.integration.api_answers import assert_problem
@@ -125,6 +126,35 @@ def test_refusals(system: Deployment, change: dict[str, Any], field: str) -> Non
     answer = system.call("POST", "/v1/scripts/uploads", asked() | change)
 
     assert (answer.status, answer.fault["field"]) == (422, field)
+
+
+@pytest.mark.parametrize("handler", ["report.py", "report.PY", "report.py.py"])
+def test_the_ending_of_the_file_is_not_part_of_a_name(system: Deployment, handler: str) -> None:
+    upload = system.call("POST", "/v1/scripts/uploads", asked(handler))
+    named = [handler, f"{handler}@sha256:{'0' * 64}"]
+    jobs = [
+        system.call("POST", "/v1/jobs", {"type": "MANUAL", "target": {"handler": each}})
+        for each in named
+    ]
+
+    for refused, field in [(upload, "handler"), *((job, "target.handler") for job in jobs)]:
+        assert_problem(refused, 422, field=field)
+        [error] = refused.document["errors"]
+        assert error["problem"] == "ends in .py, which is not part of the name of a script"
+        assert error["remedy"] == "Leave it out: `report`."
+
+
+def test_a_job_that_names_a_file_since_before_it_was_rejected_can_be_changed(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(check_definition, "check_no_ending", lambda *_: None)
+        system.register(jobId="old", target={"handler": "report.py"})
+
+    changed = system.call("PATCH", "/v1/jobs/old", {"timeoutSec": 61})
+
+    assert changed.status == 200, changed.document
+    assert changed.document["target"]["handler"] == "report.py"
 
 
 def test_they_are_listed_by_pool_page_by_page(system: Deployment) -> None:

@@ -49,9 +49,9 @@ def test_a_problem_document_is_reported_with_its_fields() -> None:
     [
         (302, {"message": "Found"}, Invalid, "Redirects are not followed"),
         (400, {"message": "Bad Request"}, Invalid, "headers"),
-        (401, {"message": "Unauthorized"}, Unauthorized, "--auth"),
+        (401, {"message": "Unauthorized"}, Unauthorized, 'auth="iam"'),
         (403, {"message": "Forbidden"}, Forbidden, "execute-api:Invoke"),
-        (404, {"message": "Not Found"}, NotFound, "--endpoint"),
+        (404, {"message": "Not Found"}, NotFound, "endpoint=URL"),
         (413, {"message": "Request Entity Too Large"}, Invalid, "64 KiB"),
         (429, {"message": "Too Many Requests"}, RateLimited, "Wait"),
         (500, {"message": "Internal Server Error"}, Unavailable, "log"),

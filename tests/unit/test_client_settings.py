@@ -1,6 +1,7 @@
 """Where the client takes its endpoint and its credentials from."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,9 @@ import nextfire.testing
 from nextfire import (
     Client,
     ClientError,
+    UnreachableError,
 )
+from nextfire.client.errors import BY_GATEWAY
 from nextfire.client.folder import write_private
 from tests.unit.client_calls import LOCAL, REMOTE, Api
 
@@ -146,6 +149,26 @@ def test_an_invalid_configuration_says_how_to_fix_it(
     with pytest.raises(ClientError, match=expected) as refused:
         Client(**given)
     assert "nonsense" not in str(refused.value)
+
+
+def test_remedies_name_arguments_and_variables_instead_of_flags(bare: Path) -> None:
+    assert bare.is_dir()
+    with pytest.raises(ClientError) as nothing:
+        Client()
+    assert "endpoint=URL or NEXTFIRE_ENDPOINT" in nothing.value.remedy
+
+    def refuse(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused")
+
+    with (
+        Client(REMOTE, KEY, transport=httpx2.MockTransport(refuse)) as client,
+        pytest.raises(UnreachableError) as unreachable,
+    ):
+        client.get_health()
+    assert "endpoint=URL or NEXTFIRE_ENDPOINT" in unreachable.value.remedy
+    remedies = [nothing.value.remedy, unreachable.value.remedy]
+    remedies += [each.remedy for each in BY_GATEWAY.values()]
+    assert not [each for each in remedies if re.search(r"--(endpoint|auth)", each)]
 
 
 @pytest.mark.parametrize("written", [f"{REMOTE}/", f"{REMOTE}/v1", f" {REMOTE}/v1/\r\n"])

@@ -129,7 +129,7 @@ def test_the_command_reads_a_file_without_an_api(
     assert json.loads(parsed.stdout) == foresee(read(ETL), ["load"]).document()
     assert call("--fail", "load", "--pipeline", "etl").exit_code == 2
     unknown = call("--fail", "laod")
-    assert unknown.exit_code == 1
+    assert unknown.exit_code == 2
     assert "Available: alarm" in unknown.stderr
 
 

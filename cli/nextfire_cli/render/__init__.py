@@ -10,7 +10,7 @@ from nextfire_cli.render.endpoint_lists import endpoint, endpoints
 from nextfire_cli.render.job_details import backfill, job
 from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcoming, upcoming_of_all
 from nextfire_cli.render.run_details import execution, execution_line, log_line, tested
-from nextfire_cli.render.run_lists import backfilled, dead, executions, letters
+from nextfire_cli.render.run_lists import backfilled, dead, executions, letters, why_none
 from nextfire_cli.render.run_tree import run_tree, sequence_plan
 from nextfire_cli.render.script_lists import scripts, secrets, versions
 from nextfire_cli.render.tables import table
@@ -51,4 +51,5 @@ __all__ = [
     "upcoming",
     "upcoming_of_all",
     "versions",
+    "why_none",
 ]

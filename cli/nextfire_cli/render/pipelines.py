@@ -25,13 +25,15 @@ _DONE = {
 }
 
 
-def plan(changes: Plan, *, done: bool = False) -> Text:
-    """The changes by pipeline, and their numbers. *done*: they were made."""
+def plan(changes: Plan, *, done: bool = False, wide: bool = False) -> Text:
+    """The changes by pipeline, and their numbers. *done*: they were made. *wide*: with the jobs
+    that do not change.
+    """
     text = Text()
-    owners = sorted({each.owner or "" for each in changes.changes})
-    for owner in owners:
+    shown = [each for each in changes.changes if wide or each.action is not Action.UNCHANGED]
+    for owner in sorted({each.owner or "" for each in shown}):
         text.append(f"Pipeline {escaped(owner)}\n" if owner else "No pipeline\n", "bold")
-        for each in changes.changes:
+        for each in shown:
             if (each.owner or "") == owner:
                 _add(text, each)
     return text.append(summary(changes, done=done))

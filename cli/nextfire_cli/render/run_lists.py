@@ -26,7 +26,7 @@ def executions(
     if not items and narrowed:
         return Text("No run matches.")
     if not items:
-        return Text(f"No runs on record. {_why_none(job or {})}".rstrip())
+        return Text(f"No runs on record. {why_none(job or {})}".rstrip())
     return TableWithReasons(
         ("EXECUTION", "STATE", "LATE", "TOOK", "TRY", *(_WIDE if wide else ())),
         [
@@ -66,7 +66,7 @@ def _more(run: Document) -> tuple[str, ...]:
     )
 
 
-def _why_none(job: Document) -> str:
+def why_none(job: Document) -> str:
     """Why a job has no runs on record, and when it will have one."""
     due = "its record comes when an executor takes it"
     if "http" in job.get("target", {}):
@@ -78,7 +78,9 @@ def _why_none(job: Document) -> str:
         )
     match job.get("state"):
         case "PAUSED":
-            return f"The job is {paused(job)}. Resume it: nextfire jobs resume {job['jobId']}"
+            until = f" It resumes at {escaped(job['resumesAt'])}." if "resumesAt" in job else ""
+            resume = f"Resume it: nextfire jobs resume {job['jobId']}"
+            return f"The job is {paused(job)}.{until or f' {resume}'}"
         case "CANCELLED":
             return "The job is cancelled: it never runs again."
         case "ACTIVE" if job.get("type") == "MANUAL":

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
-from pydantic import AfterValidator, WithJsonSchema
 
 from functions.api.access import sees_all_jobs
 from functions.api.app import log_unreadable, tenant
 from functions.api.body import read_json
 from functions.api.idempotency import once
+from functions.api.job_filters import labels
 from functions.api.operation import area, operation
 from functions.api.requests import (
-    JOB_ID_SCHEMA,
     REASON_EXAMPLE,
     Cursor,
     ExecutionId,
@@ -28,12 +28,11 @@ from functions.api.requests import (
     Reason,
     To,
     number_parameter,
-    one_of_states,
-    optional_job_id,
     reading,
     span,
 )
 from functions.api.respond import respond
+from functions.api.run_filters import ExecutionState, OfJob, OfLabels
 from functions.api.services import now, services, telemetry
 from nextfire.domain.document import Document
 from nextfire.domain.errors import ConflictError, InvalidInputError
@@ -50,6 +49,7 @@ from nextfire.responses.executions import (
     UnreadableExecution,
 )
 from nextfire.usecases.find_run import PendingOccurrence
+from nextfire.usecases.labelled_runs import LabelledRuns
 from nextfire.usecases.list_runs import RunFilter, list_runs
 
 _MAX_LOG_LINES = 1000
@@ -89,18 +89,6 @@ AttemptNumber = Annotated[
     Query(description="Only lines of this attempt. Default: all attempts."),
     *number_parameter(_MAX_ATTEMPT, 1),
 ]
-ExecutionState = Annotated[
-    str | None,
-    Query(description="Only this state. UNREADABLE: stored items that cannot be decoded."),
-    AfterValidator(one_of_states([*RunState, UNREADABLE], "an execution")),
-    WithJsonSchema({"enum": [*RunState, UNREADABLE]}),
-]
-OfJob = Annotated[
-    str | None,
-    Query(alias="jobId", description="Only executions of this job."),
-    AfterValidator(optional_job_id),
-    WithJsonSchema(JOB_ID_SCHEMA.json_schema),
-]
 
 
 routes = area()
@@ -137,14 +125,16 @@ def list_executions(job_id: JobId, limit: Limit = 50, cursor: Cursor = None) -> 
         "after `from` and before `to`, latest first. With `jobId`, with `state=UNREADABLE`, and "
         "for keys restricted by labels: executions scheduled in that time, ordered by job id, "
         "newest first within a job; the page then has no `overview`. With `state=DEAD` and "
-        "without `jobId`: executions that became DEAD in that time, latest first. A page may be "
-        "short or empty: continue while the response has a `cursor`.",
+        "without `jobId`: executions that became DEAD in that time, latest first. With `label`, "
+        "a call searches up to 5 pages of `limit` executions for those of jobs with the labels. A "
+        "page may be short or empty: continue while the response has a `cursor`.",
     ),
 )
 def list_all_executions(
     state: ExecutionState = None,
     job_id: OfJob = None,
     pool: PoolFilter = None,
+    label: OfLabels = None,
     from_: From = None,
     to: To = None,
     limit: Limit = 50,
@@ -155,10 +145,10 @@ def list_all_executions(
             "pool", pool, "not a pool of this stack", services().pools_there_are()
         )
     first, last = span(from_, to, now())
+    labelled = LabelledRuns(services().job_store, labels(label))
     if state == RunState.DEAD and job_id is None:
-        dead = services().executions.dead(
-            tenant(), first=first, last=last, pool=pool, cursor=cursor, limit=limit
-        )
+        find = partial(services().executions.dead, tenant(), first=first, last=last, pool=pool)
+        dead = labelled.page(find, cursor=cursor, limit=limit)
         log_unreadable(dead.unreadable)
         items = _executions(dead.items)
         items += [UnreadableExecution.of(each, each.identity) for each in dead.unreadable]
@@ -169,8 +159,8 @@ def list_all_executions(
             first, last, tuple(RunState) if state is None else (RunState(state),), pool
         )
         if overview.covers(tenant()):
-            seen = overview.list(tenant(), wanted_steps, cursor=cursor, limit=limit)
-            return respond(_page_of(seen))
+            seen = partial(overview.list, tenant(), wanted_steps)
+            return respond(_page_of(labelled.page(seen, cursor=cursor, limit=limit)))
     wanted = RunFilter(
         first=first,
         before=last,
@@ -181,9 +171,8 @@ def list_all_executions(
         unreadable=state in {None, UNREADABLE} and pool is None,
         readable=state != UNREADABLE,
     )
-    found = list_runs(
-        services().job_store, services().runs, tenant(), wanted, cursor=cursor, limit=limit
-    )
+    listed = partial(list_runs, services().job_store, services().runs, tenant(), wanted)
+    found = labelled.page(listed, cursor=cursor, limit=limit, pages=1)
     log_unreadable(each for _, each in found.unreadable)
     items = _executions(found.items)
     items += [

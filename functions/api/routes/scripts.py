@@ -26,7 +26,7 @@ from functions.api.services import now, services
 from nextfire.domain.document import Document, document_error
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope
-from nextfire.domain.script import MAX_SCRIPT_BYTES, SIGNATURE
+from nextfire.domain.script import MAX_SCRIPT_BYTES, SIGNATURE, check_no_ending
 from nextfire.domain.target import HANDLER
 from nextfire.responses.scripts import ScriptPage, ScriptVersionPage, UploadResponse
 
@@ -56,7 +56,8 @@ class UploadRequest(Document):
 
     pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
     handler: HandlerName = Field(
-        description="Name that jobs use for the script; with `.zip` for an archive.",
+        description="Name that jobs use for the script: `report` for `report.py`; with `.zip` for "
+        "an archive.",
         examples=["report"],
     )
     size: Annotated[int, Field(strict=True, ge=1, le=MAX_SCRIPT_BYTES)]
@@ -101,6 +102,7 @@ _NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
 def upload_script(request: UploadBody) -> Response[str]:
     if request.pool in services().pools:  # the use case rejects the others
         services().pool(request.pool, targets="scripts")
+    check_no_ending("handler", request.handler)
     # Written before the URL exists: every upload is in the audit trail.
     script = {"pool": request.pool, "handler": request.handler}
     request_id = app.current_event.request_context.request_id

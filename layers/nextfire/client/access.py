@@ -128,7 +128,7 @@ def checked_endpoint(endpoint: str | None) -> str:
         raise ClientError(
             "No endpoint: no local stack is running here.",
             "Start one with `nextfire up`,\n"
-            f"or name a deployed API with --endpoint URL or {ENDPOINT}.",
+            f"or name a deployed API with endpoint=URL or {ENDPOINT}.",
         )
     endpoint = endpoint.strip()
     if not endpoint.startswith(("http://", "https://")) or not _host(endpoint):
@@ -211,7 +211,7 @@ def of_folder(auth: Auth | None, key: Path, sign: Callable[[], httpx2.Auth]) -> 
     if auth is Auth.JWT:
         raise ClientError(
             "No token is sent to the local stack of a folder: it has its own API key.",
-            f"Leave out --auth and {AUTH}, or name the API with --endpoint URL or {ENDPOINT}.",
+            f'Leave out auth="jwt" and {AUTH}, or name the API with endpoint=URL or {ENDPOINT}.',
         )
     from nextfire.client.bearer import Bearer  # noqa: PLC0415 — as in `_host`
 

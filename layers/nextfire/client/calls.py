@@ -257,7 +257,7 @@ class Caller:
     def _remedy(self) -> str:
         if is_local(self.endpoint):
             return "The local stack is not up: start it with `nextfire up`."
-        return f"Check --endpoint (or {ENDPOINT}) and the network."
+        return f"Check endpoint=URL or {ENDPOINT}, and the network."
 
 
 def _may_go_better(error: UnreachableError | ApiError, *, again: bool) -> bool:

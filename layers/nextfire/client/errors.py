@@ -2,6 +2,7 @@
 
 ClientError               base class
 ├── MissingError          what was looked up without the API does not exist
+├── InvalidValueError     a value was found invalid before it was sent
 ├── NotEndedError         an execution did not end while it was waited for
 ├── UnreachableError      no response was received
 └── ApiError              the API or the gateway rejected the request
@@ -65,6 +66,13 @@ class MissingError(ClientError):
 
     def document(self) -> dict[str, Any]:
         return problem_document(HTTPStatus.NOT_FOUND, str(self))
+
+
+class InvalidValueError(ClientError):
+    """A value was found invalid before it was sent to the API."""
+
+    def document(self) -> dict[str, Any]:
+        return {"status": HTTPStatus.UNPROCESSABLE_ENTITY.value, **super().document()}
 
 
 class NotEndedError(ClientError):
@@ -191,14 +199,13 @@ BY_GATEWAY: Mapping[int, ByGateway] = {
     400: ByGateway("The gateway cannot read the request", "Check the URL and the headers."),
     401: ByGateway(
         "The endpoint cannot identify the caller",
-        "It accepts neither this key or token nor this signature. See `auth` (--auth).",
+        """It accepts neither this key or token nor this signature. Another kind may be needed:
+auth="keys", auth="iam" or auth="jwt".""",
     ),
     403: ByGateway(
         "The endpoint refused this caller", "The key, token or signature is not valid here."
     ),
-    404: ByGateway(
-        "The endpoint has no such route", "Check the endpoint (--endpoint): the URL without /v1."
-    ),
+    404: ByGateway("The endpoint has no such route", "Check endpoint=URL: the URL without /v1."),
     413: ByGateway("The request is too large", "Keep the payload under 64 KiB; put more into S3."),
     429: ByGateway("Too many requests", "Wait a moment and try again."),
     500: ByGateway("The API failed", "Try again. If it persists, see the authorizer's log."),
@@ -211,7 +218,7 @@ BY_GATEWAY: Mapping[int, ByGateway] = {
 """Responses of API Gateway itself, ``{"message": …}``, by status."""
 _REDIRECT = ByGateway(
     "The endpoint redirects the request",
-    "Redirects are not followed. Check the endpoint (--endpoint): its host, and https://.",
+    "Redirects are not followed. Check endpoint=URL: its host, and https://.",
 )
 _DEFAULT = ByGateway("The API failed", "Try again. If it persists, see the log of its function.")
 _REFUSED = {
@@ -219,7 +226,7 @@ _REFUSED = {
         "The endpoint refused this API key",
         """It is wrong, expired or revoked. Create another with `nextfire keys create`, which
 needs a valid key, or with --first AWS credentials.
-An API that is deployed with auth=iam needs signed requests: --auth iam.""",
+An API that is deployed with auth=iam needs signed requests: auth="iam".""",
     ),
     "token": ByGateway(
         "The endpoint refused this token",
@@ -228,7 +235,7 @@ An API that is deployed with auth=iam needs signed requests: --auth iam.""",
     "iam": ByGateway(
         "The endpoint refused these credentials",
         """An API with keys needs one in NEXTFIRE_API_KEY. One that is deployed with auth=iam needs
-credentials with execute-api:Invoke on it, in its region; see --profile and --region.""",
+credentials with execute-api:Invoke on it, in its region; see profile=NAME and region=NAME.""",
     ),
 }
 """Status 403, by the kind of credentials in the request."""

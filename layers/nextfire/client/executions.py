@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import inf
 
@@ -51,6 +51,7 @@ class ExecutionOperations(Operations):
         state: RunState | str | None = None,
         job_id: str | None = None,
         pool: str | None = None,
+        label: str | Sequence[str] | None = None,
         from_: Instant | None = None,
         to: Instant | None = None,
         limit: int | None = None,
@@ -61,12 +62,12 @@ class ExecutionOperations(Operations):
         *to* (default: now). With `job_id`: those of the job that were scheduled in that time.
 
         If the page has no `overview`, they are grouped by job and selected by their scheduled
-        instants, except DEAD ones. `limit`: 1 to 100.
+        instants, except DEAD ones. `label`: ``key:value``; their job must have all of them now;
+        a page may be short or empty. `limit`: 1 to 100.
         """
-        query = {"state": state, "jobId": job_id, "pool": pool, "from": from_, "to": to}
-        return self._read(
-            ExecutionPage, "/v1/executions", {**query, "limit": limit, "cursor": cursor}
-        )
+        query = {"state": state, "jobId": job_id, "pool": pool, "label": label}
+        page = {"from": from_, "to": to, "limit": limit, "cursor": cursor}
+        return self._read(ExecutionPage, "/v1/executions", {**query, **page})
 
     def all_executions(
         self,
@@ -74,11 +75,12 @@ class ExecutionOperations(Operations):
         state: RunState | str | None = None,
         job_id: str | None = None,
         pool: str | None = None,
+        label: str | Sequence[str] | None = None,
         from_: Instant | None = None,
         to: Instant | None = None,
     ) -> Iterator[ExecutionResponse]:
         """Iterate over all executions that `list_all_executions` lists."""
-        ask = partial(self.list_all_executions, state=state, job_id=job_id, pool=pool)
+        ask = partial(self.list_all_executions, state=state, job_id=job_id, pool=pool, label=label)
         return pages(partial(ask, from_=from_, to=to))
 
     def get_overview(self, *, minutes: int | None = None) -> OverviewResponse:

@@ -29,7 +29,7 @@ _LOCAL = re.compile(
 _AGAIN = (
     "Stop `nextfire up` and start it again: it writes these files for you alone (mode 600).\n"
     "If you started no stack here, remove {folder}: it came with the files next to it.\n"
-    "To call another API, name it with --endpoint URL or NEXTFIRE_ENDPOINT."
+    "To call another API, name it with endpoint=URL or NEXTFIRE_ENDPOINT."
 )
 
 

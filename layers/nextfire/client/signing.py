@@ -50,7 +50,7 @@ def callers_session(profile: str | None, region: str | None) -> boto3.Session:
         own = BotocoreSession(session_vars={"region": ("region", REGIONS, None, None)})
         return boto3.Session(botocore_session=own, profile_name=profile, region_name=region)
     except BotoCoreError as error:
-        raise ClientError(f"{error}.", "Check --profile and AWS_PROFILE.") from error
+        raise ClientError(f"{error}.", "Check profile=NAME and AWS_PROFILE.") from error
 
 
 def session_of(access_key: str, secret_key: str, region: str) -> boto3.Session:
@@ -70,17 +70,17 @@ def signature(session: boto3.Session, endpoint: str, region: str | None = None) 
     try:
         credentials = session.get_credentials()
     except BotoCoreError as error:
-        raise ClientError(f"{error}.", "Check --profile and AWS_PROFILE.") from error
+        raise ClientError(f"{error}.", "Check profile=NAME and AWS_PROFILE.") from error
     if credentials is None:
         raise ClientError(
             "No AWS credentials to sign requests with.",
-            "Log in (`aws sso login`), set AWS_PROFILE, or give --profile.",
+            "Log in (`aws sso login`), set AWS_PROFILE, or give profile=NAME.",
         )
     match = _API_HOST.fullmatch(httpx2.URL(endpoint).host)
     region = region or (match[1] if match else None) or session.region_name
     if region is None:
         raise ClientError(
             "The endpoint's address does not contain its AWS region.",
-            "Give --region, or set AWS_REGION.",
+            "Give region=NAME, or set AWS_REGION.",
         )
     return Signature(credentials, region)

@@ -103,6 +103,7 @@ class Upload:
 
 _PIN = "@sha256:"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_ENDING = re.compile(r"(\.py)+$", re.IGNORECASE)
 SIGNATURE = re.compile(r"[A-Za-z0-9+/]{86}==")
 """An ed25519 signature in base64."""
 _CONTEXT = "nextfire script signature v1"
@@ -163,6 +164,23 @@ def signed_text(*, tenant: str, pool: str, name: str, sha256: str) -> bytes:
 def script_name(handler: str) -> str:
     """The file name of the script with the handler name *handler*."""
     return handler if handler.endswith(".zip") else f"{handler}.py"
+
+
+def check_no_ending(field: str, handler: str) -> None:
+    """Check that *handler*, the value of *field*, is not the name of a file: its script would be
+    ``report.py.py``.
+
+    Raises:
+        InvalidInputError: It ends in ``.py``.
+    """
+    name = _ENDING.sub("", handler.partition("@")[0])
+    if name != handler.partition("@")[0]:
+        raise InvalidInputError(
+            field,
+            handler,
+            "ends in .py, which is not part of the name of a script",
+            f"Leave it out: `{name}`.",
+        )
 
 
 def upload_remedy(url: str) -> str:

@@ -16,7 +16,7 @@ from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.references import check_references
 from nextfire.domain.schedule import Schedule, ScheduleType
-from nextfire.domain.script import locate
+from nextfire.domain.script import check_no_ending, locate
 from nextfire.domain.target import TargetKind
 
 _OCCURRENCES_CHECKED = 1_500
@@ -70,6 +70,7 @@ def check_definition(
     if has_new_payload:
         check_payload(size, limits.quotas.of(tenant))
     if has_new_target:
+        check_no_ending("target.handler", definition.target.handler or "")
         check_references(definition.target, "target", tenant)
     if has_new_target or has_new_payload or (was and _upstream(was) != _upstream(definition)):
         limits.check_target(definition)

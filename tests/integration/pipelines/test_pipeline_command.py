@@ -225,11 +225,38 @@ def test_what_is_wrong_in_several_files_is_reported_at_once(call: Command) -> No
     assert "  b.yaml: jobs[0].jobId: not the id of a job." in both.stderr
 
 
+def test_an_invalid_value_has_the_exit_code_of_one_that_the_api_rejects(call: Command) -> None:
+    wrong = PIPELINE.replace("0 3 * * *", "0 25 * * *")
+    assert wrong != PIPELINE
+    result = call("apply", "-f", call.write("wrong.yaml", wrong), "--yes", "--json")
+
+    assert result.exit_code == 2
+    problem = json.loads(result.stderr)
+    assert (problem["status"], problem["title"]) == (
+        422,
+        "The pipelines cannot be applied. Nothing was changed.",
+    )
+    assert "extract.schedule: '25' in the hour field" in problem["detail"]
+
+
+def test_jobs_that_do_not_change_are_counted_and_listed_on_request(call: Command) -> None:
+    call("apply", "-f", call.write("p.yaml", PIPELINE), "--yes")
+    call.write("q.yaml", PIPELINE.replace("0 3 * * *", "0 4 * * *"))
+
+    shown = call("apply", "-f", "q.yaml", "--dry-run").stdout
+    assert "  ~ extract  update\n" in shown
+    assert "load" not in shown
+    assert shown.endswith("1 to update, 1 unchanged.\n")
+    assert (
+        "    load  unchanged\n" in call("apply", "-f", "q.yaml", "--dry-run", "-o", "wide").stdout
+    )
+
+
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n---\n", "[]", "null"])
 def test_a_file_that_declares_nothing_is_an_error(call: Command, text: str) -> None:
     result = call("apply", "-f", call.write("empty.yaml", text), "--yes")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "empty.yaml is invalid." in result.stderr
     assert "the file is empty. Write `pipeline: NAME` and `jobs:`" in result.stderr
 

@@ -9,9 +9,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from nextfire_cli import doctor
+from nextfire_cli import doctor, session
+from tests.unit.cli import answers
 from tests.unit.cli.answers import problem
 from tests.unit.cli.conftest import Api, Call
+from tests.unit.cli.keys import KEY
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +105,43 @@ def test_a_part_that_is_down() -> None:
 
     assert (finding.check, finding.verdict) == ("watcher", "problem")
     assert "killed by SIGKILL" in finding.found
+
+
+class EmbeddedStack:
+    kind = "embedded"
+    key_file = None
+
+    def parts(self) -> dict[str, dict[str, object]]:
+        return {"watcher": {"pid": 1, "deaths": 0, "lastDeath": None}}
+
+    def free_space(self) -> int:
+        return 2**40
+
+
+@pytest.mark.parametrize("state", ["LOST", "STOPPED"])
+@pytest.mark.parametrize(
+    ("stack", "then"),
+    [(EmbeddedStack(), "stop `nextfire up` and start it again"), (None, "watcher")],
+)
+def test_the_watcher_of_the_embedded_stack_has_no_standby(
+    call: Call,
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    stack: EmbeddedStack | None,
+    then: str,
+    state: str,
+) -> None:
+    lost = {"group": 0, "state": state, "renewedAt": "2026-05-24T09:59:55Z"}
+    api.routes["GET /v1/overview"] = answers.NUMBERS | {"watchers": [lost]}
+    monkeypatch.setattr(session.Session, "stack", lambda _: stack)
+
+    result = call("doctor", "--json", NEXTFIRE_API_KEY=KEY)
+
+    found = {each["check"]: each for each in json.loads(result.stdout)["checks"]}
+    remedy = found["watcher of group 0"]["remedy"]
+    assert result.exit_code == 1
+    assert then in remedy
+    assert ("another one takes over" in remedy.lower()) is (stack is None and state == "LOST")
 
 
 def test_a_full_disk() -> None:

@@ -1,5 +1,7 @@
 """What `nextfire jobs` sends for its flags, and the answers that it shows."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from nextfire_cli import confirmation
@@ -187,6 +189,22 @@ def test_backfill_sends_what_it_is_given_and_shows_how_many(call: Call, api: Api
     }
     assert "ACTIVE" in call("jobs", "backfill", "job_1", "--stop").stdout
     assert api.requests[-1].method == "DELETE"
+
+
+def test_a_backfill_takes_times_ago_and_ends_now_by_default(call: Call, api: Api) -> None:
+    before = datetime.now(UTC)  # noqa: TID251 — as the command
+    assert call("jobs", "backfill", "job_1", "--from", "7d").exit_code == 0
+    since, to = (datetime.fromisoformat(api.body[name]) for name in ("from", "to"))
+    assert to - since == timedelta(days=7)
+    assert timedelta(seconds=-1) <= to - before < timedelta(minutes=1)
+
+    assert call("jobs", "backfill", "job_1", "--from", "7d", "--to", "PT24H").exit_code == 0
+    since, to = (datetime.fromisoformat(api.body[name]) for name in ("from", "to"))
+    assert to - since == timedelta(days=6)
+
+    wrong = call("jobs", "backfill", "job_1", "--from", "last week")
+    assert wrong.exit_code == 2
+    assert "--from: 'last week' is not a span" in " ".join(wrong.stderr.split())
 
 
 def test_a_backfill_that_continues_is_shown_with_its_job(call: Call, api: Api) -> None:

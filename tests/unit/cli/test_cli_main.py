@@ -40,7 +40,7 @@ STATUS = {
         (["jobs", "create", "--in", "5s", "--cron", "* * * * *"], "--at"),
         (["jobs", "update", "job_1"], "--cron"),
         (["jobs", "backfill", "job_1"], "--from"),
-        (["jobs", "backfill", "job_1", "--from", "2026-05-01"], "--to"),
+        (["jobs", "backfill", "job_1", "--to", "2026-05-01"], "--from"),
         (["jobs", "backfill", "job_1", "--stop", "--newest-first"], "--stop"),
         (["jobs", "backfill", "job_1", "--max", "1001"], "--max"),
         (["jobs", "list", "--limit", "0"], "--limit"),
@@ -189,6 +189,15 @@ def test_missing_settings_of_a_command_are_named(
     assert expected in result.stderr
     assert not result.stdout
     assert not api.requests
+
+
+@pytest.mark.parametrize("args", [("jobs", "list"), ("jobs", "list", "--json"), ("doctor",)])
+def test_remedies_of_the_client_name_flags(call: Call, args: tuple[str, ...]) -> None:
+    result = call(*args, NEXTFIRE_ENDPOINT=None)
+
+    assert result.exit_code == 1
+    assert "--endpoint URL or NEXTFIRE_ENDPOINT" in result.output
+    assert "endpoint=URL" not in result.output
 
 
 def test_a_refusal_exits_with_its_kind_and_reports_why(call: Call, api: Api) -> None:

@@ -55,6 +55,20 @@ def test_runs_of_all_jobs_or_some_of_one(
     assert "RUNNING" in result.stdout
 
 
+def test_runs_of_jobs_with_labels_are_searched_in_large_pages(call: Call, api: Api) -> None:
+    api.routes["GET /v1/executions"] = [{"items": [], "cursor": "a."}, {"items": [RUNNING] * 3}]
+
+    result = call(
+        "runs", "list", "--label", "team=etl", "--label", "env=prod", "--limit", "2", "--json"
+    )
+
+    assert result.exit_code == 0, result.output
+    asked = {"label": "team:etl,env:prod", "limit": "100"}
+    assert api.queries == [asked, asked | {"cursor": "a."}]
+    assert len(json.loads(result.stdout)["items"]) == 2
+    assert "There are more than 2" in result.stderr
+
+
 def test_spans_are_relative_to_now(call: Call, api: Api) -> None:
     api.routes["GET /v1/executions"] = [{"items": []}]
 
@@ -77,6 +91,9 @@ def test_spans_are_relative_to_now(call: Call, api: Api) -> None:
         ["--state", "DEAD", "--since", "99999999999d"],
         ["job_1", "--state", "DEAD", "--follow"],
         ["job_1", "--since", "1h", "--follow"],
+        ["job_1", "--label", "team=etl", "--follow"],
+        ["--label", "etl"],
+        ["--label", "team=a,b"],
     ],
 )
 def test_wrong_usage_of_the_list(call: Call, api: Api, args: list[str]) -> None:

@@ -206,6 +206,7 @@ def test_a_script_that_no_executor_would_run_is_not_uploaded(
         (["--name", "a/b"], "--name"),
         (["--name", "x.zip"], "--name"),
         (["--name", "x" * 129], "--name"),
+        (["--name", "report.py"], "Leave it out: `report`."),
     ],
 )
 def test_names_that_no_job_could_use_are_refused(

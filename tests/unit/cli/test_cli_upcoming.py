@@ -143,3 +143,36 @@ def test_times_ahead(text: str, instant: datetime) -> None:
 def test_what_is_no_time_ahead(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is not a time"):
         ahead(text, "--until", NOON)
+
+
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [
+        (
+            {"state": "PAUSED", "pausedAt": "2026-05-24T11:00:00Z", "pauseReason": "it is closed"},
+            "2026-05-24T11:00:00Z (it is closed). Resume it: nextfire jobs resume a\n",
+        ),
+        (
+            {
+                "state": "PAUSED",
+                "pausedAt": "2026-05-24T11:00:00Z",
+                "resumesAt": "2026-05-24T13:00:00Z",
+            },
+            "It resumes at 2026-05-24T13:00:00Z.\n",
+        ),
+        ({"type": "MANUAL"}, "A MANUAL job has no schedule.\n"),
+        ({"type": "AFTER"}, "It runs when the runs of its parents end.\n"),
+        ({"state": "COMPLETED"}, "No occurrence is left."),
+    ],
+)
+def test_a_job_without_upcoming_occurrences_says_why(
+    call: Call, api: Api, job: dict[str, Any], why: str
+) -> None:
+    serve(api, {"jobId": "a", "state": "ACTIVE", "times": []})
+    api.routes["GET /v1/jobs/a"] = {"jobId": "a", "state": "ACTIVE", "type": "CRON", **job}
+
+    result = call("jobs", "upcoming", "a")
+
+    assert (result.exit_code, result.stdout) == (0, "No upcoming occurrences.\n")
+    assert why in result.stderr
+    assert call("jobs", "upcoming", "a", "--json").stderr == ""

@@ -26,7 +26,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nextfire.client.errors import ClientError, Fault
+from nextfire.client.errors import ClientError, Fault, InvalidValueError
 from nextfire.client.pipelines.graph import circular, find_cycle
 from nextfire.client.requests import JobRequest
 from nextfire.dataclass import dataclass
@@ -43,7 +43,7 @@ _IGNORED = "x-"
 _NAME = "Use 1 to 64 letters, digits, hyphens and underscores. For example `etl`."
 
 
-class PipelineError(ClientError):
+class PipelineError(InvalidValueError):
     """A pipeline cannot be read, or not be applied. `errors`: what is wrong, and how to fix it."""
 
     def __init__(self, problem: str, errors: Sequence[Fault]) -> None:
