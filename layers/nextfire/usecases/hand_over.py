@@ -296,12 +296,11 @@ class HandOver:
             # Of concurrent callers that complete a group, the last one sees all groups complete.
             others = [each for each in groups(edges) if each != group]
             marks = [*marks, *self.joins.read(run, others)]
-        again = has_second_end(marks)
-        return _Ends(states_of(edges, marks), ready_at(marks) or ended_at, again)
+        return _Ends(states_of(edges, marks), ready_at(marks) or ended_at, has_second_end(marks))
 
     def _look_again(self, child: Job, skipped: Run, ended: Run | None = None) -> Run:
-        """Reopen the run that was *skipped* just now, if its rule decides RUN by now. *ended*: the
-        run of its only parent, as it was handed over.
+        """Reopen the run that was *skipped* just now, if its rule decides RUN by now, without those
+        parents that end again later. *ended*: the run of its only parent, as it was handed over.
 
         A parent that was redriven meanwhile may have found no record of this run, and have sent it.
         Its executor stores the end of the parent before it reads the record, and this one stores
@@ -321,9 +320,10 @@ class HandOver:
             latest = self.runs.get(ended.key) or ended
             state = ParentState.of(latest.state)
             ends = _Ends({edges[0].job: state}, (latest.finished_at or now) + edges[0].delay)
-        rule, setups = child.definition.trigger_rule, child.definition.setups
-        decision = decide_start(rule, ends.states, setups)
-        if decision.action is not RuleAction.RUN:
+        setups = child.definition.setups
+        decision = decide_start(child.definition.trigger_rule, ends.states, setups)
+        seen = child, skipped, ends.states, setups
+        if decision.action is not RuleAction.RUN or awaits_again(self.jobs, self.runs, *seen):
             return skipped
         return self._starting.reopen(child, skipped, ends.ready_at, decision.reason)
 
