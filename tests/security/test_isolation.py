@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from nextfire.adapters.scripts import folders, sandboxes
+from nextfire.adapters.scripts import covered, folders, sandboxes
 from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall
@@ -198,6 +198,32 @@ def test_a_credential_file_that_all_users_may_read_is_hidden(host: Host, folder:
         for path, mode in ((place, 0o755), (token, 0o644)):
             path.chmod(mode)
         runner = ProcessScriptRunner(temp_root=folder, credentials=[token])
+        source, watch = f"print(open({str(token)!r}).read())", Watch()
+
+        end = runner.run(ScriptCall("a.py", source.encode(), "", timedelta(seconds=20), "t"), watch)
+
+        assert "FileNotFoundError" in end.stderr
+        assert "secret" not in end.stdout
+    finally:
+        shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("host", HOSTS[:1], ids=["here"], indirect=True)
+def test_secrets_that_an_orchestrator_mounts_in_run_are_hidden(
+    host: Host, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubernetes' token of a pod's service account, and the secrets of Docker."""
+    if not host.namespaces:
+        pytest.skip("requires a mount namespace")
+    place = host_folder("test-run-")
+    monkeypatch.setattr(covered, "_RUN", place)
+    try:
+        token = place / "secrets" / "kubernetes.io" / "token"
+        token.parent.mkdir(parents=True)
+        token.write_text("secret")
+        for path, mode in ((place, 0o755), (token, 0o644)):
+            path.chmod(mode)
+        runner = ProcessScriptRunner(temp_root=folder)
         source, watch = f"print(open({str(token)!r}).read())", Watch()
 
         end = runner.run(ScriptCall("a.py", source.encode(), "", timedelta(seconds=20), "t"), watch)

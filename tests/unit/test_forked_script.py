@@ -34,7 +34,8 @@ status = dict(line.split(":", 1) for line in (own / "status").read_text().splitl
 print(json.dumps({
     "modules": modules,
     "main": sorted(name for name in names if name.startswith("__")),
-    "main's values": [__name__, __doc__, __package__, __spec__, __file__, __annotations__],
+    "main's values": [__name__, __doc__, __package__, __spec__, __file__],
+    "main's annotations": globals().get("__annotations__", "none"),
     "its loader": [type(__loader__).__name__, __loader__.name, __loader__.path],
     "its builtins": __builtins__ is sys.modules["builtins"],
     "its source": inspect.getsource(sys.modules["__main__"])[:11],
@@ -175,6 +176,7 @@ ENDS = {
         "from __future__ import annotations\nfrom dataclasses import dataclass\nx: int = 1\n"
         "@dataclass\nclass A:\n    n: int\nprint(A(1), __annotations__)"
     ),
+    "annotations": "import __main__\nx: int = 1\nprint(__main__.__annotations__)",
     "an event loop": (
         "import asyncio\nasync def f():\n    p = await asyncio.create_subprocess_exec('true')\n"
         "    print(await p.wait())\nasyncio.run(f())"

@@ -17,10 +17,10 @@ def start(tmp_path: Path, setup: str) -> subprocess.CompletedProcess[str]:
 
         real = builtins.__import__
 
-        def interrupted(name, *args):
+        def interrupted(name, *args, **named):
             if name == "nextfire_cli.main":
                 signal.raise_signal(signal.SIGINT)
-            return real(name, *args)
+            return real(name, *args, **named)
 
         builtins.__import__ = interrupted
     """)

@@ -159,7 +159,8 @@ KILLED = """
     print({0})
 """
 THREAD = """
-    import os, threading, nextfire_job as n
+    import os, threading, warnings, nextfire_job as n
+    warnings.simplefilter("ignore")  # of forks next to a thread, which is what is tested
     n.save_checkpoint(7)
     statuses = []
     thread = threading.Thread(target=lambda: [n.checkpoint() for _ in iter(statuses.__len__, 50)])

@@ -36,7 +36,7 @@ class CoveredFolders:
         cls, root: Path, *, visible: Collection[Path], credentials: Collection[Path]
     ) -> Self:
         """The folders of this host: temporary folders, *root*, those of the files *credentials*,
-        and the home of an executor's user.
+        the home of an executor's user, and the secrets that Kubernetes and Docker mount.
 
         Root's home is not covered: script users cannot read it anyway.
         """
@@ -45,7 +45,8 @@ class CoveredFolders:
         if os.geteuid() != 0:
             private |= _homes()
         found = {path.resolve() for path in private}
-        hidden = {_RUN / "user", *(path for path in found if len(path.parts) > _TOP_LEVEL)}
+        mounted = {_RUN / "user", _RUN / "secrets"}
+        hidden = mounted | {path for path in found if len(path.parts) > _TOP_LEVEL}
         covered = {path for path in shared | hidden if path.is_dir() and path != Path("/")}
         # A folder inside a covered folder is covered with it.
         outermost = {path for path in covered if covered.isdisjoint(path.parents)}

@@ -142,11 +142,13 @@ def _main_namespace(path: str) -> dict[str, Any]:
     loader = sys.modules["_frozen_importlib_external"].SourceFileLoader("__main__", path)
     main.__dict__.update(
         __loader__=loader,
-        __annotations__={},
         __builtins__=sys.modules["builtins"],
         __file__=path,
-        __cached__=None,
     )
+    if sys.version_info < (3, 14):
+        main.__annotations__ = {}
+    if sys.version_info < (3, 15):
+        main.__dict__["__cached__"] = None
     return main.__dict__
 
 
