@@ -189,6 +189,32 @@ def test_the_end_of_a_join_that_skipped_a_run_does_not_start_it_before_its_redri
     _assert_it_awaits_all_parents(world, a, top, b, child)
 
 
+@pytest.mark.parametrize("last", ["p", "q"])
+def test_a_parent_that_died_and_is_skipped_after_a_redrive_counts_as_skipped(
+    world: World, last: str
+) -> None:
+    """It cleans up after a failure, and nothing fails now. *last*: the parent that ends last."""
+    g, q = (world.register(name, **ONE_ATTEMPT) for name in "gq")
+    p = world.register("p", **after("g", triggerRule="ANY_FAILED"), **ONE_ATTEMPT)
+    child = world.register("child", **after("p", "q", triggerRule="NONE_FAILED"))
+    world.tick_at("12:00")
+    for message in [*world.queue.log]:
+        world.script(exit_code=int(message.job_id == "g" or last == "q"))
+    world.script(exit_code=1)
+    world.worker().work()
+    assert states(world, g, p, child) == [DEAD, DEAD, SKIPPED]
+    world.advance(seconds=30)
+
+    redrive(world, g, "g", downstream=True)
+    work(world)
+    if last == "q":
+        assert states(world, p, q, child) == [SKIPPED, DEAD, SKIPPED]
+        redrive(world, q, "q", downstream=True)
+    work(world)
+
+    assert states(world, g, q, p, child) == [SUCCEEDED, SUCCEEDED, SKIPPED, SUCCEEDED]
+
+
 def _assert_it_awaits_all_parents(world: World, a: Job, top: Job, b: Job, child: Job) -> None:
     """Redrive *a*, and *top* above *b*. When only *a* has ended, the message of *child* that is
     received again does not start it.
