@@ -25,6 +25,7 @@ from nextfire.domain.schedule import UNTIMED
 from nextfire.testing.kernel import SECOND, Actor, Kernel
 from tests.fakes import Stores
 from tests.simulation.redriven import Restarts, awaits_parents
+from tests.simulation.run_states import undocumented
 
 CLOCKS_APART = timedelta(seconds=2)
 SENDING = 15 * SECOND
@@ -234,6 +235,8 @@ class Monitor:
             runs.pop(key, None)
             return
         runs[key] = run
+        if transition := undocumented(was, run):
+            self.wrong(f"{key.execution_id}: {transition} is not in the diagram of run states")
         if was is not None:
             self._check_step(was, run)
         self._check_attempts(run)

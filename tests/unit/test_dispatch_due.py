@@ -107,9 +107,11 @@ def dies_after(calls: int, executor: Executor) -> bool:
     return died
 
 
-@pytest.mark.parametrize("executor", [InlineExecutor(), LateExecutor()], ids=["send", "put"])
+@pytest.mark.parametrize("executor", [InlineExecutor(), LateExecutor()], ids=["early", "late"])
 def test_a_watcher_that_dies_anywhere_loses_nothing(executor: Executor) -> None:
-    """*executor* decides whether sending or storing comes first; they run concurrently."""
+    """*executor* makes concurrent calls when they are submitted, or when their results are asked
+    for.
+    """
     calls = next(calls for calls in count() if not dies_after(calls, executor))
 
     assert calls > 20

@@ -104,13 +104,23 @@ def test_a_run_handed_back_is_free_at_once_and_the_attempt_not_counted(world: Wo
 
 def test_hand_backs_never_use_up_attempts(world: World) -> None:
     job = dispatched(world, retryPolicy={"maxAttempts": 1})
-    for _ in range(5):
+
+    def hand_back() -> None:
+        begun_at = world.now
         world.script(lasts=timedelta(minutes=1))
-        world.worker("a").work_one(stopping=lambda: True)
+        world.worker("a").work_one(stopping=lambda: world.now > begun_at)
+
+    for _ in range(5):
+        hand_back()
 
     world.worker("b").work_one()
 
-    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+    run = world.run(job, "12:00")
+    assert outcomes(run) == [
+        *[(1, "a", AttemptOutcome.HANDED_BACK)] * 5,
+        (1, "b", AttemptOutcome.SUCCEEDED),
+    ]
+    assert run.state is RunState.SUCCEEDED
 
 
 # Undecodable messages and jobs

@@ -10,6 +10,8 @@ from nextfire.domain.run import RunState
 from nextfire.domain.trigger_rules import ParentState
 from nextfire.usecases import awaits_again
 from tests.builders import a_run
+from tests.fakes import Killed
+from tests.unit.auditing import purge
 from tests.unit.redriving import DEAD, FOLLOW, RUN, SKIPPED, SUCCEEDED, redrive, work
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
 from tests.world import World
@@ -141,3 +143,101 @@ def test_parents_that_end_in_their_order_are_not_all_read_each_time(
     states = dict.fromkeys(names, ParentState.FAILED)
     assert awaits_again.awaits_again(world.jobs, world.runs, child, a_run(), states, set())
     assert looked == [names[-1]]
+
+
+def test_the_message_that_skipped_a_run_does_not_start_it_before_its_redriven_parents(
+    world: World,
+) -> None:
+    """It is received again. One parent has ended again, the other is below one that has not."""
+    batch = ONE_ATTEMPT | {"target": {"handler": "report", "pool": "batch"}}
+    a, top = (world.register(name, **batch) for name in ("a", "top"))
+    b = world.register("b", **after("top"))
+    hourly = {"type": "CRON", "schedule": "0 * * * *"}
+    child = world.register("child", **after("a", "b", triggerRule="NONE_FAILED") | hourly)
+    world.tick_at("12:00")
+    for _ in range(2):
+        world.script(exit_code=1)
+    world.worker(pool="batch").work()
+    world.worker().work()
+    assert states(world, a, top, b, child) == [DEAD, DEAD, SKIPPED, SKIPPED]
+
+    _assert_it_awaits_all_parents(world, a, top, b, child)
+
+
+def test_the_end_of_a_join_that_skipped_a_run_does_not_start_it_before_its_redriven_parents(
+    world: World,
+) -> None:
+    """It is received again. The executor that decided the skip had died before it wrote it."""
+    batch = ONE_ATTEMPT | {"target": {"handler": "report", "pool": "batch"}}
+    top = world.register("top", **batch)
+    b = world.register("b", **after("top"))
+    a = world.register("a", **batch)
+    fields = after("a", "b", triggerRule="NONE_FAILED", joinTimeoutSec=60)
+    child = world.register("child", **fields)
+    world.tick_at("12:00")
+    for _ in range(2):
+        world.script(exit_code=1)
+    world.worker(pool="batch").work_one()
+    assert states(world, top, b) == [DEAD, SKIPPED]
+    world.faults.call_before_next("runs.skip", _die)
+    with pytest.raises(Killed):
+        world.worker(pool="batch").work_one()
+    purge(world)
+    world.tick_and_work("12:01:02")
+    assert states(world, a, child) == [DEAD, SKIPPED]
+
+    _assert_it_awaits_all_parents(world, a, top, b, child)
+
+
+@pytest.mark.parametrize("last", ["p", "q"])
+def test_a_parent_that_died_and_is_skipped_after_a_redrive_counts_as_skipped(
+    world: World, last: str
+) -> None:
+    """It cleans up after a failure, and nothing fails now. *last*: the parent that ends last."""
+    g, q = (world.register(name, **ONE_ATTEMPT) for name in "gq")
+    p = world.register("p", **after("g", triggerRule="ANY_FAILED"), **ONE_ATTEMPT)
+    child = world.register("child", **after("p", "q", triggerRule="NONE_FAILED"))
+    world.tick_at("12:00")
+    for message in [*world.queue.log]:
+        world.script(exit_code=int(message.job_id == "g" or last == "q"))
+    world.script(exit_code=1)
+    world.worker().work()
+    assert states(world, g, p, child) == [DEAD, DEAD, SKIPPED]
+    world.advance(seconds=30)
+
+    redrive(world, g, "g", downstream=True)
+    work(world)
+    if last == "q":
+        assert states(world, p, q, child) == [SKIPPED, DEAD, SKIPPED]
+        redrive(world, q, "q", downstream=True)
+    work(world)
+
+    assert states(world, g, q, p, child) == [SUCCEEDED, SUCCEEDED, SKIPPED, SUCCEEDED]
+
+
+def _assert_it_awaits_all_parents(world: World, a: Job, top: Job, b: Job, child: Job) -> None:
+    """Redrive *a*, and *top* above *b*. When only *a* has ended, the message of *child* that is
+    received again does not start it.
+    """
+    of_child = next(each for each in world.queue.log if each.job_id == "child")
+    world.advance(seconds=30)
+    redrive(world, a, "a")
+    world.advance(seconds=2)
+    world.tick()
+    redrive(world, top, "top")
+    world.worker(pool="batch").work()
+    assert states(world, a, top, child) == [SUCCEEDED, RunState.PENDING, SKIPPED]
+
+    world.queue.queues["default"].send(of_child.encode(), group="again", dedup="again")
+    world.worker().work()
+    assert world.run(child, "12:00").state is SKIPPED
+
+    world.advance(seconds=2)
+    world.tick()
+    world.worker(pool="batch").work()
+    work(world)
+    assert states(world, a, top, b, child) == [SUCCEEDED] * 4
+
+
+def _die() -> None:
+    raise Killed

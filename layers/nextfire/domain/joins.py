@@ -51,6 +51,13 @@ def has_second_end(marks: Iterable[str]) -> bool:
     return len({parent for parent, _ in states}) < len(states)
 
 
+def failed_and_skipped(marks: Iterable[str]) -> set[str]:
+    """The parents of *marks* that ended FAILED and SKIPPED, and did not succeed."""
+    ends = {tuple(each.split(":")[:_INSTANT]) for each in marks}
+    both = {name for name, _ in ends if {(name, "F"), (name, "K")} <= ends}
+    return {name for name in both if (name, "S") not in ends}
+
+
 def group_of(edges: Sequence[Edge], parent: str) -> int:
     """The number of the item for the mark of *parent*."""
     return 1 + crc32(parent.encode()) % SPREAD if edges[ALONE:] else 0

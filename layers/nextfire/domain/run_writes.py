@@ -123,7 +123,7 @@ def skipped(stored: Run | None, run: Run) -> Run | None:
 
 
 def may_redrive(stored: Run, run: Run, was: RunState) -> bool:
-    """Whether *stored* is in the state *was* and of the dispatch before that of *run*."""
+    """Whether *stored* is in the state *was*, has an earlier dispatch and the attempts of *run*."""
     same = stored.attempt == run.attempt_base and stored.dispatch < run.dispatch
     return stored.state is was and stored.covered == 1 and same
 

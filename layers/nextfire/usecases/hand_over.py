@@ -24,7 +24,6 @@ from nextfire.domain.joins import (
     is_complete,
     mark,
     ready_at,
-    states_of,
 )
 from nextfire.domain.message import HAND_OVER_DISPATCH, RunMessage
 from nextfire.domain.occurrences import JobState
@@ -38,6 +37,7 @@ from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
 from nextfire.usecases.awaits_again import awaits_again
+from nextfire.usecases.join_states import join_states
 from nextfire.usecases.start_child import JoinEnd, StartChild
 from nextfire.usecases.timed_runs import JOIN_END_DISPATCH, TimedRuns
 
@@ -153,9 +153,8 @@ class HandOver:
             return JoinEnd(f"is {run.state}", run)
         if definition.is_timed_join:
             return self._timed.end(job, message)
-        edges = definition.after
-        marks = self.joins.read(key, EVERY_GROUP)
-        states = states_of(edges, marks)
+        edges, marks = definition.after, self.joins.read(key, EVERY_GROUP)
+        states = join_states(self.runs, key, edges, marks)
         decision = decide_start(definition.trigger_rule, states, definition.setups)
         match decision.action:
             case RuleAction.RUN if job.state is JobState.PAUSED:
@@ -296,12 +295,12 @@ class HandOver:
             # Of concurrent callers that complete a group, the last one sees all groups complete.
             others = [each for each in groups(edges) if each != group]
             marks = [*marks, *self.joins.read(run, others)]
-        again = has_second_end(marks)
-        return _Ends(states_of(edges, marks), ready_at(marks) or ended_at, again)
+        states = join_states(self.runs, run, edges, marks)
+        return _Ends(states, ready_at(marks) or ended_at, has_second_end(marks))
 
     def _look_again(self, child: Job, skipped: Run, ended: Run | None = None) -> Run:
-        """Reopen the run that was *skipped* just now, if its rule decides RUN by now. *ended*: the
-        run of its only parent, as it was handed over.
+        """Reopen the run that was *skipped* just now, if its rule decides RUN by now, without those
+        parents that end again later. *ended*: the run of its only parent, as it was handed over.
 
         A parent that was redriven meanwhile may have found no record of this run, and have sent it.
         Its executor stores the end of the parent before it reads the record, and this one stores
@@ -314,16 +313,18 @@ class HandOver:
             return self._timed.look_again(child, skipped)
         if len(edges) > 1:
             marks = self.joins.read(skipped.key, groups(edges))
-            ends = _Ends(states_of(edges, marks), ready_at(marks) or now)
+            states = join_states(self.runs, skipped.key, edges, marks)
+            ends = _Ends(states, ready_at(marks) or now)
         elif ended is None:
             return skipped
         else:
             latest = self.runs.get(ended.key) or ended
             state = ParentState.of(latest.state)
             ends = _Ends({edges[0].job: state}, (latest.finished_at or now) + edges[0].delay)
-        rule, setups = child.definition.trigger_rule, child.definition.setups
-        decision = decide_start(rule, ends.states, setups)
-        if decision.action is not RuleAction.RUN:
+        setups = child.definition.setups
+        decision = decide_start(child.definition.trigger_rule, ends.states, setups)
+        seen = child, skipped, ends.states, setups
+        if decision.action is not RuleAction.RUN or awaits_again(self.jobs, self.runs, *seen):
             return skipped
         return self._starting.reopen(child, skipped, ends.ready_at, decision.reason)
 
@@ -341,9 +342,8 @@ def _join_ends(
 ) -> datetime:
     """When the join of *run* ends, whose first parent ended at *ended_at*."""
     # With the longest delay: so it is never before the start of a complete join.
-    longest = max(each.delay for each in definition.after)
-    until = ended_at + definition.join_timeout + longest
-    until = no_later(until, definition.deadline(run.scheduled_at), ended_at)
+    latest = ended_at + definition.join_timeout + max(each.delay for each in definition.after)
+    until = no_later(latest, definition.deadline(run.scheduled_at), ended_at)
     if now < ended_at + AGAIN_AFTER - CLOCKS_DIFFER:
         return until
     # The hand-over is late: those of other parents that ended in time may be as well.

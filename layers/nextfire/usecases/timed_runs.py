@@ -132,12 +132,15 @@ class TimedRuns:
         return JoinEnd(reason, self.start.skip(message.key, reason, pool=pool, at=at), skipped=True)
 
     def look_again(self, job: Job, skipped: Run) -> Run:
-        """Reopen the run that was *skipped* because of its parents, if its rule decides RUN by now.
+        """Reopen the run that was *skipped* because of its parents, if its rule decides RUN by now,
+        without those parents that end again later.
 
         A parent that was redriven meanwhile may have found no record of this run, and have sent it.
         """
         decided = self._decide(job, skipped.key)
         if decided.action is not RuleAction.RUN or not skipped.skipped_by_parents:
+            return skipped
+        if awaits_again(self.jobs, self.runs, job, skipped, *_seen(decided.parents)):
             return skipped
         at = ready_at(decided.parents, self.start.clock.now())
         return self.start.reopen(job, skipped, at, decided.reason)

@@ -72,6 +72,8 @@ def test_how_far_a_backfill_has_come_comes_back(held: Held) -> None:
         ("EXTRA", "1779624000000#uid00001#X", True),
         ("EXTRA", "1779624000000#uid00001#F#1", False),
         ("EXTRA", "1779624000000#uid00001#P", False),
+        ("EXTRA", "1779624000000#uid00001#B#b#11", False),
+        ("EXTRA", "1779624000000#uid00001#R#r#2", False),
         ("EXTRA", "x", False),
         ("FIRE", "1779624000000#uid00001#X#1", False),
     ],

@@ -118,7 +118,7 @@ _KINDS = {
 these texts, so they must not change.
 """
 _NAMES = {kind.type: name for name, kind in _KINDS.items()}
-_UNKNOWN_KIND_KEY = re.compile(rf"[0-9]{{13}}#{UID.pattern}#(?![FRP]\b)[A-Z]")
+_UNKNOWN_KIND_KEY = re.compile(rf"[0-9]{{13}}#{UID.pattern}#(?![FRPB]\b)[A-Z]")
 
 
 def encode_key(slot: Slot) -> Item:

@@ -10,7 +10,9 @@ from nextfire.domain.ports.pages import Page
 
 
 class EndpointStore(Protocol):
-    """Stores endpoints. Closed endpoints are removed some time after their last change."""
+    """Stores endpoints. Those that are neither PAUSED nor limited are removed some time after their
+    last change.
+    """
 
     def get(self, key: EndpointKey, *, consistent: bool = False) -> Endpoint | None:
         """Return the endpoint; None if it is not stored. *consistent*: by a consistent read, which

@@ -50,7 +50,7 @@ class RunStore(Protocol):
         lease_until: datetime,
     ) -> Claim:
         """Lease the run to *worker* until *lease_until*, if it is free: absent, or PENDING, not of
-        a later dispatch, and past its `not_before`.
+        a later dispatch, past its `not_before`, and without a cancel request.
 
         Of concurrent callers exactly one gets it. A repeated call with the same *token* returns the
         claim that it made.
@@ -101,8 +101,8 @@ class RunStore(Protocol):
     ) -> Claim:
         """Replace a run in the state *was* (DEAD, CANCELLED or SKIPPED) with *run*, made by
         `Run.redriven` with *by_user*, and store the due entry of its dispatch, in one transaction.
-        `taken`: the stored run was in that state, had the previous dispatch, and was not a range
-        record. A repeated call returns the record that it wrote.
+        `taken`: the stored run was in that state, had an earlier dispatch and the same attempts,
+        and was not a range record. A repeated call returns the record that it wrote.
         """
 
     def await_parents(self, was: Run, to: Run) -> Claim:
