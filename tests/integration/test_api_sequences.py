@@ -89,7 +89,7 @@ def test_the_link_starts_again_and_repeating_it_changes_nothing(
     assert (first.status, first.document["dryRun"]) == (200, False)
     assert states(system, jobs) == [RunState.SUCCEEDED, RunState.PENDING, RunState.SKIPPED]
     assert stored is not None
-    assert (stored.dispatch, stored.reason) == (3, "the disk is repaired")
+    assert (stored.dispatch, stored.reason) == (10_001, "the disk is repaired")
     assert again.document["items"][1]["reason"] == "has not ended: PENDING"
     assert system.runs.get(stored.key) == stored
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.ids import JobKey, RunKey, unsent_dispatch
 from nextfire.domain.run import Run, RunState
 
 AGAIN = "played again"
@@ -38,7 +38,7 @@ class Restarts:
         by_user = was.state is RunState.DEAD or self._is_asked(was)
         if not (by_user or by_parents) or was.covered > 1 or was.skip_requested:
             yield f"{was.state} became {run.state}"
-        if by_parents and not by_user and run.dispatch != was.dispatch + 2:
+        if by_parents and not by_user and run.dispatch != unsent_dispatch(was.dispatch):
             yield f"{was.state} became {run.state} with dispatch {run.dispatch}"
         if sent or run.dispatch <= was.dispatch + 1:
             yield f"dispatch {run.dispatch} may have been sent"

@@ -20,7 +20,7 @@ def send_a_wait_again(patch: pytest.MonkeyPatch) -> None:
     """A run that was cancelled while it waited takes the next dispatch but one of its record, which
     knows nothing of its waits.
     """
-    patch.setattr("nextfire.domain.run.unsent_dispatch", lambda latest, **_: latest + 2)
+    patch.setattr("nextfire.domain.run.unsent_dispatch", lambda latest: latest + 2)
 
 
 def start_all_below(patch: pytest.MonkeyPatch) -> None:

@@ -229,6 +229,20 @@ def test_a_run_that_was_cancelled_while_it_waited_is_no_probe(world: World, call
     assert len(calls.first) == admitted
 
 
+def test_a_run_that_was_cancelled_before_it_waited_is_handed_over_at_once(
+    world: World, calls: Calls
+) -> None:
+    job = dispatched(world, **ONCE)
+    clean_up = world.register("clean-up", **after("report", triggerRule="ALL_DONE"))
+    world.manage_runs.cancel(key(job), None)
+    calls.hold = PAUSED
+
+    world.worker().work()
+
+    assert retries(world) == []
+    assert world.state(clean_up, "12:00") is RunState.SUCCEEDED
+
+
 def test_a_lost_run_whose_endpoint_is_paused_waits_for_a_dispatch_after_the_received_one(
     world: World, calls: Calls
 ) -> None:

@@ -139,7 +139,7 @@ def test_a_dead_run_follows_a_run_that_is_skipped_again(
 
     assert done["cleanup"] == (FOLLOW, "after c, if ALL_DONE allows it")
     assert states(world, a, b, c, cleanup) == [SUCCEEDED, DEAD, SKIPPED, SUCCEEDED]
-    assert "cleanup 12:00 #3" in world.sent
+    assert "cleanup 12:00 #10001" in world.sent
 
 
 def test_a_run_whose_rule_decides_against_it_does_not_say_that_it_starts_again(
@@ -256,7 +256,7 @@ def test_a_redrive_that_is_repeated_starts_nothing_twice(world: World) -> None:
     redrive(world, a, "b", asked_at=asked_at)  # the same request, sent again
     work(world)
 
-    assert world.sent.count("b 12:00 #3") == 1
+    assert world.sent.count("b 12:00 #10001") == 1
     assert states(world, a, b, c, d) == [SUCCEEDED, DEAD, SKIPPED, SKIPPED]
     redrive(world, a, "b", asked_at=world.now)
     work(world)

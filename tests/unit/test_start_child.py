@@ -74,7 +74,7 @@ def test_a_run_that_is_reopened_waits_for_the_delay_of_its_edge(world: World, ch
     world.manage_runs.redrive(parent, "fixed")
     world.tick_and_work("12:00:30", "12:01:59")
     assert states(world, child) == [RunState.PENDING]
-    assert world.sent == ["a 12:00", "a 12:00 #3"]
+    assert world.sent == ["a 12:00", "a 12:00 #10001"]
     world.tick_and_work("12:02:01")
 
     assert states(world, child) == [RunState.SUCCEEDED]

@@ -109,21 +109,19 @@ def dedup_id(key: RunKey, dispatch: int, resumed_as: int | None = None) -> str:
     return _digest(key.job.tenant, key.job.job_id, key.run_id, str(dispatch), *again)
 
 
-def unsent_dispatch(latest: int, *, recorded: bool = True) -> int:
-    """A number of a dispatch after *latest* that was not sent before: the queue drops a number that
-    was sent in the last 5 minutes. *recorded*: whether *latest* is the latest dispatch. If not, the
-    run may have waited: each of its waits has a dispatch, of which its record says nothing.
+def unsent_dispatch(latest: int) -> int:
+    """A number of a dispatch that was not sent before, of a run whose record has *latest*: the
+    queue drops a number that was sent in the last 5 minutes. Numbers after *latest* were sent
+    before if the run waited, or if a worker died before it recorded a retry.
     """
-    # The next number may be in flight: a worker can die after sending its retry and before
-    # recording it.
-    number = latest + (2 if recorded else _WAITS)
-    return _AFTER_SIGNALS if number <= SIGNALS[-1] < number + _WAITS else number
+    number = latest + MOST_WAITS
+    return _AFTER_SIGNALS if number <= SIGNALS[-1] < number + MOST_WAITS else number
 
 
 SIGNALS = range(1_000_000, 1_000_003)
 """Numbers of dispatches that say something else about a run and never start it."""
-_WAITS = 10_000
-"""More waits than a run has in three days."""
+MOST_WAITS = 10_000
+"""More waits than a run has in three days. Each has a dispatch, which its record does not count."""
 _AFTER_SIGNALS = 2_000_000
 
 

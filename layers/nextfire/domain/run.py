@@ -259,8 +259,7 @@ class Run:
         return replace(
             self,
             state=RunState.PENDING,
-            # A user cancels a run that waits without knowing its dispatch.
-            dispatch=unsent_dispatch(self.dispatch, recorded=self.state is not RunState.CANCELLED),
+            dispatch=unsent_dispatch(self.dispatch),
             attempt_base=self.attempt,
             fence_base=self.fence,
             restarted=self.restarted or by_user,

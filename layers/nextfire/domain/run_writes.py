@@ -114,12 +114,12 @@ def stopped(stored: Run, reason: str, now: datetime) -> Run | None:
 
 def skipped(stored: Run | None, run: Run) -> Run | None:
     """The SKIPPED record *run*, if no record exists or, for a requested run, if it was never
-    claimed.
+    claimed, nor redriven since it was read.
     """
     if stored is None:
         return run
     never_claimed = stored.state is RunState.PENDING and not stored.claim_token
-    return run if run.on_request and never_claimed else None
+    return run if run.on_request and never_claimed and stored.dispatch == run.dispatch else None
 
 
 def may_redrive(stored: Run, run: Run, was: RunState) -> bool:

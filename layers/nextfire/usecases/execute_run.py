@@ -236,8 +236,7 @@ class ExecuteRun:
         elsewhere, and the deletion of its message would let the next of its group start.
         """
         now = self._clock.now()
-        may_have_begun = message.dispatch > 1 or host.delivery.receives > 1
-        run = self._runs.get(message.key) if may_have_begun else None
+        run = self._runs.get(message.key)
         if run is not None and (run.state is not RunState.PENDING or run.cancel_requested):
             return None
         if run is not None and message.dispatch < run.dispatch:

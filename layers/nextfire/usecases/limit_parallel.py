@@ -15,7 +15,7 @@ from nextfire.domain.audit import GRACE
 from nextfire.domain.decisions import range_over
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import JobKey, RunKey, first_run_id
+from nextfire.domain.ids import MOST_WAITS, JobKey, RunKey, first_run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.jitter import spread
 from nextfire.domain.job import Job
@@ -206,6 +206,9 @@ def why_held(job: Job, begun: Collection[str]) -> str:
 
 
 def _look_in(key: RunKey, dispatch: int) -> timedelta:
-    longer = _LONGER ** min(dispatch - 1, 100)  # other reasons can count up dispatches
+    looks = (
+        dispatch % MOST_WAITS - 1
+    )  # since its last redrive; other reasons can count up dispatches
+    longer = _LONGER ** min(looks, 100)
     interval = min(LOOK_EVERY * longer, LOOK_AT_LEAST_EVERY)
     return interval + spread(f"{key.run_id}#{dispatch}", interval / _SPREAD)

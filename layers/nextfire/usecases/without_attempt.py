@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nextfire.dataclass import replace
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import decide_covered, decide_pickup, range_over
 from nextfire.domain.ids import RunKey
@@ -101,17 +100,15 @@ class WithoutAttempt:
         )
         if reason is None:
             return None
-        dispatched_at, dispatch = message.dispatched_at, message.dispatch
-        skipped = Run.skipped(key, reason, now, pool=self._pool, dispatched_at=dispatched_at)
-        run = self._runs.skip(replace(skipped, dispatch=dispatch))
+        at = message.dispatched_at
+        run = self._runs.skip(Run.skipped(key, reason, now, pool=self._pool, dispatched_at=at))
         if run.state is RunState.PENDING and run.on_request and not run.restarted:
             # Only its record has the trigger; only a few runs need this second check.
             reason = decide_pickup(job, key, now, self._before(key), trigger=run.trigger)
             if reason is not None:
-                passed_over = run.passed_over(
-                    reason, now, pool=self._pool, dispatched_at=dispatched_at
+                run = self._runs.skip(
+                    run.passed_over(reason, now, pool=self._pool, dispatched_at=at)
                 )
-                run = self._runs.skip(replace(passed_over, dispatch=dispatch))
         if run.state is not RunState.SKIPPED:
             return None
         return self._outcomes.settled(job, run, run.reason or reason or "", skipped=True)

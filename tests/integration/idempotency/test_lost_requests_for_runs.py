@@ -9,6 +9,7 @@ import pytest
 
 from functions.api import services as api
 from nextfire.domain.attempt import AttemptOutcome, Result
+from nextfire.domain.ids import unsent_dispatch
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.run import Run, RunState
 from tests.fakes import Clock
@@ -42,7 +43,7 @@ def claim_again(system: Deployment, run: Run, clock: Clock) -> Run:
     """Claim *run*, which was redriven; returns it RUNNING."""
     message = message_for(system.job(run.key.job.job_id), run.key.scheduled_at)
     return system.runs.claim(
-        message.model_copy(update={"dispatch": run.dispatch + 2}),
+        message.model_copy(update={"dispatch": unsent_dispatch(run.dispatch)}),
         token="t2",
         worker="w",
         pool="default",

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.ids import unsent_dispatch
 from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import Run, RunState
 from tests.builders import NOON, a_message, a_retry, at, run_key
@@ -21,6 +22,9 @@ from tests.integration.test_contract_run_store.conftest import (
     stored,
 )
 
+AGAIN = unsent_dispatch(1)
+"""The dispatch of a redrive."""
+
 
 def test_a_run_that_was_skipped_because_of_a_parent_is_reopened_once(dead: Dead) -> None:
     skipped = dead.store.skip(Run.skipped(run_key(), "trigger rule ALL_SUCCEEDED: a FAILED", NOON))
@@ -30,10 +34,10 @@ def test_a_run_that_was_skipped_because_of_a_parent_is_reopened_once(dead: Dead)
 
     assert (first.taken, again.taken) == (True, True)
     assert again.run == first.run == dead.store.get(run_key())
-    assert (first.run.state, first.run.dispatch) == (RunState.PENDING, 3)
+    assert (first.run.state, first.run.dispatch) == (RunState.PENDING, AGAIN)
     assert (first.run.attempt_base, first.run.finished_at) == (0, None)
     assert len(dead.entries()) == 1
-    assert claim(dead.store, a_message(dispatch=3)).taken
+    assert claim(dead.store, a_message(dispatch=AGAIN)).taken
     assert reopen(dead, skipped).run.state is RunState.RUNNING
 
 
@@ -45,11 +49,18 @@ def test_a_dead_run_is_redriven_with_its_due_entry(dead: Dead) -> None:
     assert again.taken
     found = dead.store.get(run.key)
     assert found == again.run
-    assert (found.state, found.dispatch, found.tries, found.attempt) == (RunState.PENDING, 3, 0, 1)
+    assert (found.state, found.dispatch, found.tries, found.attempt) == (
+        RunState.PENDING,
+        AGAIN,
+        0,
+        1,
+    )
     assert [(a.number, a.outcome) for a in found.attempts] == [(1, AttemptOutcome.FAILED)]
     assert found.fence_base == run.fence == 1
-    assert [(e.run_id, e.dispatch, e.at) for e in dead.dispatches()] == [(run.key.run_id, 3, NOON)]
-    taken = claim(dead.store, a_message(dispatch=3), mark="t2", worker="b")
+    assert [(e.run_id, e.dispatch, e.at) for e in dead.dispatches()] == [
+        (run.key.run_id, AGAIN, NOON)
+    ]
+    taken = claim(dead.store, a_message(dispatch=AGAIN), mark="t2", worker="b")
     assert (taken.taken, taken.run.attempt, taken.run.tries) == (True, 2, 1)
 
 
@@ -84,7 +95,7 @@ def test_a_repeated_outcome_does_not_end_a_redriven_run(dead: Dead) -> None:
 def test_an_older_view_of_a_run_does_not_redrive_it_again(dead: Dead) -> None:
     first = dead.die(run_key())
     redrive(dead, first)
-    dead.die(run_key(), dispatch=3)
+    dead.die(run_key(), dispatch=AGAIN)
     before = dead.store.get(run_key())
 
     assert redrive(dead, first).run == before
@@ -103,7 +114,7 @@ def test_of_ten_concurrent_redrives_one_makes_an_entry(dead: Dead) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        lambda to: replace(to, dispatch=to.dispatch - 2),
+        lambda to: replace(to, dispatch=1),
         lambda to: replace(to, attempt_base=to.attempt_base - 1),
     ],
     ids=["the number that died", "an attempt before"],
@@ -145,9 +156,9 @@ def test_a_redriven_run_is_free_from_its_not_before_on(dead: Dead) -> None:
 
     dead.store.redrive(to, a_retry(run.key, at("12:01"), dispatch=to.dispatch), NOON)
 
-    third = a_message(dispatch=3)
-    assert not claim(dead.store, third, mark="t2", now=at("12:00:59")).taken
-    assert claim(dead.store, third, mark="t2", now=at("12:01")).taken
+    message = a_message(dispatch=AGAIN)
+    assert not claim(dead.store, message, mark="t2", now=at("12:00:59")).taken
+    assert claim(dead.store, message, mark="t2", now=at("12:01")).taken
 
 
 def test_a_run_that_was_cancelled_or_skipped_is_redriven(dead: Dead) -> None:
@@ -211,7 +222,7 @@ def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
         == []
     )
     assert reopen(dead, found).taken
-    taken = claim(dead.store, a_message(dispatch=3), mark="t2", worker="b")
+    taken = claim(dead.store, a_message(dispatch=AGAIN), mark="t2", worker="b")
     assert (taken.taken, taken.run.attempt, taken.run.tries) == (True, 2, 1)
 
 

@@ -11,7 +11,7 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.replay import Replay
 from nextfire.domain.run import Run, RunState, Trigger
-from tests.builders import NOON, a_message, run_key
+from tests.builders import NOON, a_message, a_retry, run_key
 from tests.integration.test_contract_run_store.conftest import (
     HANDED_BACK,
     Dead,
@@ -112,6 +112,16 @@ def test_a_run_on_request_that_was_cancelled_is_not_passed_over(dead: Dead) -> N
     cancelled = dead.store.stop(run, reason="not needed", now=NOON)
 
     assert dead.store.skip(passed_over(run)) == cancelled == dead.store.get(run.key)
+
+
+def test_a_run_on_request_that_was_redriven_is_not_passed_over(dead: Dead) -> None:
+    run = ask_for(dead, asked_for()).run
+    cancelled = dead.store.stop(run, reason="not needed", now=NOON)
+    to = cancelled.redriven("needed after all", NOON)
+    entry = a_retry(run.key, NOON, dispatch=to.dispatch)
+    redriven = dead.store.redrive(to, entry, NOON, was=RunState.CANCELLED).run
+
+    assert dead.store.skip(passed_over(run)) == redriven == dead.store.get(run.key)
 
 
 def test_a_run_on_request_whose_record_is_gone_is_not_passed_over(store: RunStore) -> None:

@@ -164,7 +164,9 @@ class DynamoDbRunStore(RunReads, RunRequests):
             run.key,
             what="skip run",
             update=set_or_remove((*STEP, *SKIPPED), fields),
-            condition="#state = :pending AND attribute_not_exists(claim_token)",
+            condition=(
+                "#state = :pending AND #dispatch = :dispatch AND attribute_not_exists(claim_token)"
+            ),
             values={":pending": RunState.PENDING.value},
             fields=fields,
         ).run

@@ -131,7 +131,8 @@ class RunStore(Protocol):
 
     def skip(self, run: Run) -> Run:
         """Store the SKIPPED record *run*, unless a record exists. For a run that a user requested,
-        replace its PENDING record instead, if it was never claimed. Returns the stored record.
+        replace its PENDING record instead, if it was never claimed and has the dispatch of *run*.
+        Returns the stored record.
         """
 
     def skip_next(self, run: Run, job: Job) -> Written:
