@@ -23,7 +23,7 @@ from nextfire.domain.instants import to_ms
 from nextfire.domain.ports.due import DueStore
 from tests.builders import NOON, a_fire, a_job, job_key
 from tests.fakes import InlineExecutor, MemoryDueStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_each
 from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (DueStore,)
@@ -51,9 +51,7 @@ class Held:
         return [stored.entry for stored in found if isinstance(stored, StoredEntry)]
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture
