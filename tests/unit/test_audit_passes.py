@@ -176,14 +176,7 @@ def dies_after(calls: int) -> bool:
     world.due.delete([s for s, e in world.due.items.items() if "broken" in str(e)])
     world.tick_and_work("12:26")
     once = run_counts(world)
-    world.faults.kill_after(calls)
-    try:
-        audit(world)
-    except Killed:
-        died = True
-    else:
-        died = False
-    world.faults.clear()
+    died = world.dies(calls, lambda: audit(world))
     world.tick()
     world.worker().work()
     audit(world, restart=False)

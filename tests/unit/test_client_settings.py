@@ -18,12 +18,13 @@ from nextfire import (
     ClientError,
 )
 from nextfire.client.folder import write_private
+from tests.builders import key_text
 from tests.unit.client_calls import LOCAL, REMOTE, Api
 
 # The endpoint and the credentials
 
 
-KEY = f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}"
+KEY = key_text()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.run import RunState
 from nextfire.wiring import execution
+from tests.builders import claim_run
 from tests.integration.deployment import (
     Deployment,
     Proxy,
@@ -100,14 +101,12 @@ class TestRepetition:
         system.upload("print('hi')")
         message = send(system, system.register())
         now = SystemClock().now()
-        system.runs.claim(
+        claim_run(
+            system.runs,
             message,
-            token="t",
-            worker="vanished",
-            pool="default",
-            job_revision=1,
-            now=now - timedelta(minutes=2),
+            now - timedelta(minutes=2),
             lease_until=now - timedelta(minutes=1),
+            worker="vanished",
         )
 
         assert system.execute(system.receive()) == set()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.builders import key_text
 from tests.unit.cli import answers
 
 HOST = answers.ENDPOINT.removeprefix("https://")
 REGION = "eu-west-1"
-KEY = f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}"
-OTHER = f"nf.other.3f9c0a77d1e2b456.{'B' * 43}"
+KEY = key_text()
+OTHER = key_text("other", "B")
 SHOWN = {
     "keyId": "3f9c0a77d1e2b456",
     "name": "ci",

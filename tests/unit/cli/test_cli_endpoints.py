@@ -17,6 +17,7 @@ from nextfire_cli import (
     endpoints,  # noqa: F401 — loaded lazily, it would import what a test has replaced
 )
 from nextfire_cli.main import app
+from tests.builders import key_text
 
 PAUSED = {
     "pool": "calls",
@@ -64,7 +65,7 @@ def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     monkeypatch.chdir(tmp_path)  # a folder without a local stack
     environment = {
         "NEXTFIRE_ENDPOINT": "https://abc123.execute-api.eu-west-1.amazonaws.com",
-        "NEXTFIRE_API_KEY": f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}",
+        "NEXTFIRE_API_KEY": key_text(),
         "XDG_CONFIG_HOME": str(tmp_path),
     }
 
@@ -218,7 +219,7 @@ def call_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     monkeypatch.setattr(endpoint_test, "_POLL", 0)
     environment = {
         "NEXTFIRE_ENDPOINT": "https://abc123.execute-api.eu-west-1.amazonaws.com",
-        "NEXTFIRE_API_KEY": f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}",
+        "NEXTFIRE_API_KEY": key_text(),
         "XDG_CONFIG_HOME": str(tmp_path),
     }
 

@@ -16,7 +16,7 @@ from nextfire.domain.key_text import parse
 from nextfire.domain.keys import ApiKey, Scope
 from nextfire.usecases.manage_keys import CheckKey
 from nextfire_cli.local import LocalStack, api_key
-from tests.builders import NOON
+from tests.builders import NOON, key_text
 from tests.fakes import Clock
 
 OUTPUTS = {"KeysTable": "the-keys"}
@@ -117,7 +117,7 @@ def test_a_key_that_is_revoked_or_unusable_is_replaced(
         case "expires soon":
             clock.advance(days=336)
         case "lost":  # the emulator had not saved the key
-            file.write_text(f"nf.000000000000.{'0' * 16}.{'A' * 43}\n")
+            file.write_text(f"{key_text('000000000000')}\n")
         case "spoilt":
             file.write_text("é")
 
