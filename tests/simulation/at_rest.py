@@ -14,10 +14,8 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import RunState
 from nextfire.domain.target import TargetKind
-from nextfire.usecases.audit import AuditJobs
 from tests.accounting import assert_all_accounted_for, assert_chained, settle
 from tests.evidence import Evidence, first_sent, reported_missed
-from tests.fakes import InlineExecutor
 from tests.simulation.answer_checks import (
     check_asked,
     check_backfilled,
@@ -32,7 +30,8 @@ from tests.simulation.callbacks import received_at_rest
 from tests.simulation.flow import TENANTS
 from tests.simulation.sequence_judge import SequenceJudge
 from tests.simulation.upstream_judge import UpstreamJudge
-from tests.world import POOLS, World
+from tests.unit.auditing import auditor
+from tests.world import World
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -161,21 +160,7 @@ def _unread_minutes(history: History) -> Iterator[datetime]:
 
 
 def _audit(history: History, world: World) -> None:
-    audit = AuditJobs(
-        jobs=history.stores.jobs,
-        due=history.stores.due,
-        runs=history.stores.runs,
-        queue=history.stores.queue,
-        control=history.stores.control,
-        joins=history.stores.joins,
-        clock=world.clock,
-        executor=InlineExecutor(),
-        pools=POOLS,
-        write_shards=history.setting.shards,
-        read_shards=history.setting.shards,
-        every=timedelta(days=1),
-    )
-    for report in audit.continue_audit(world.now + timedelta(minutes=14), restart=True):
+    for report in auditor(world).continue_audit(world.now + timedelta(minutes=14), restart=True):
         history.system.audits.append(report)
         history.kernel.log("auditor", str(report))
 
