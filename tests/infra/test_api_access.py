@@ -105,7 +105,8 @@ def test_keys_remove_themselves_some_time_after_they_expired(template: Template)
 def test_no_output_and_no_environment_holds_a_key(template: Template) -> None:
     text = json.dumps(template)
 
-    assert "nfk_" not in text
+    assert "nf." not in json.dumps(template["Outputs"])
+    assert "nfk_" not in json.dumps(template)
     assert "NEXTFIRE_API_KEY" not in text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from functions.api.app import app
 from functions.api.areas import include_all
 from functions.api.resolver_parts import routes_of
 from functions.authorizer import handler as authorizer
-from nextfire.domain.key_text import SCANNER, fault_of, write_key
-from nextfire.domain.keys import Scope, mint
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.domain.key_text import SCANNER, fault_of, parse, write_key
+from nextfire.domain.keys import Scope, digest_of, mint
 from tests.builders import NOON
 from tests.integration.deployment import Context, Deployment
 from tests.integration.isolation import OPERATIONS, OWNED, SHARED
@@ -23,6 +25,10 @@ from tests.security.callers import ELSEWHERE, HERE, JOB, KEY_ID, Caller, admin, 
 pytestmark = pytest.mark.usefixtures("clock")
 
 PAGE = Path(__file__).parents[2] / "docs" / "operate" / "identity.md"
+
+
+OLD_FORM = re.compile(r"nf\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([0-9a-f]{16})\.([A-Za-z0-9_-]{43})")
+"""Keys as accepted by an authorizer of a version before the prefix; it rejects all others."""
 
 
 class TestText:
@@ -69,6 +75,22 @@ class TestText:
                     )["isAuthorized"]
         swapped = text[:-8] + text[-7] + text[-8] + text[-6:]
         assert fault_of(swapped) or swapped == text
+
+    def test_an_authorizer_of_the_old_form_refuses_a_new_key(self) -> None:
+        for tenant in ("a", "nf", "nf-x", "Z" * 64):
+            text = write_key(tenant, KEY_ID, "0" * 43)
+            assert OLD_FORM.fullmatch(text) is None, "it would be parsed as another key"
+
+    def test_a_key_of_the_old_form_still_works(self, system: Deployment) -> None:
+        presented = parse(f"nf.acme.{KEY_ID}.{'A-_' + 'b' * 40}")
+        assert presented is not None
+        assert (presented.tenant, presented.key_id) == ("acme", KEY_ID)
+        secret = presented.secret
+        store = DynamoDbKeyStore(system.database, table=system.keys_table)
+        new = mint("acme", key_id=KEY_ID, secret=bytes(32), name="o", scopes=[Scope.READ], now=NOON)
+        store.create(replace(new.key, scopes=frozenset({Scope.READ}), digest=digest_of(secret)))
+
+        assert Caller(system, f"nf.acme.{KEY_ID}.{secret}").call("GET", "/v1/jobs").status == 200
 
 
 SCOPES: dict[str, str] = {

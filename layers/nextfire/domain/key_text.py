@@ -2,7 +2,7 @@
 
 The format is ``nfk_<tenant>.<key id>.<secret><checksum>``. Secret scanners match the prefix and the
 shape (`SCANNER`). The checksum (six base62 digits: the CRC32 of the preceding text) distinguishes a
-mistyped key from a wrong one.
+mistyped key from a wrong one. Older versions issued keys as ``nf.<tenant>.<key id>.<secret>``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _TEXT = re.compile(
     rf"nfk_({KEY_TENANT.pattern})\.({KEY_ID.pattern})\."
     rf"([0-9A-Za-z]{{{_SECRET_DIGITS}}})([0-9A-Za-z]{{{_CHECKSUM_DIGITS}}})"
 )
+_OLD_TEXT = re.compile(rf"nf\.({KEY_TENANT.pattern})\.({KEY_ID.pattern})\.([A-Za-z0-9_-]{{43}})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,10 @@ def secret_of(random: bytes) -> str:
 def parse(text: str) -> Presented | None:
     """Parse a key. Returns None if *text* is not a key; `fault_of` returns the reason."""
     match = _TEXT.fullmatch(text)
-    return Presented(match[1], match[2], match[3]) if match and _has_checksum(text) else None
+    if match is not None:
+        return Presented(match[1], match[2], match[3]) if _has_checksum(text) else None
+    match = _OLD_TEXT.fullmatch(text)
+    return Presented(match[1], match[2], match[3]) if match else None
 
 
 def fault_of(text: str) -> str | None:

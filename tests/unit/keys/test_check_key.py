@@ -75,6 +75,7 @@ def refusals(text: str) -> dict[str, str]:
         f"Bearer {write_key('acme', NEW_ID, secret)}": "key not found",
         f"Bearer {write_key('other', ID, secret)}": "key not found",
         f"Bearer {write_key('acme', ID, 'B' * 43)}": "wrong secret",
+        f"Bearer nf.acme.{ID}.{secret[::-1]}": "wrong secret",
     }
 
 
