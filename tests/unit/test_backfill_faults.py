@@ -17,7 +17,7 @@ from tests.accounting import settle
 from tests.builders import MINUTELY, at
 from tests.crons import LONG
 from tests.unit.backfilling import backfilled, begin, outstanding
-from tests.unit.test_calls_executed import HTTP, Calls
+from tests.unit.calling import HTTP, Calls
 from tests.world import World
 
 BEGINNING = "11:59:30"

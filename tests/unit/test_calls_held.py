@@ -19,9 +19,7 @@ from tests.builders import at
 from tests.fakes import Killed
 from tests.unit.auditing import purge
 from tests.unit.backfilling import backfilled, begin
-from tests.unit.limited import ONCE, a_world
-from tests.unit.sequencing import after
-from tests.unit.test_calls_executed import (
+from tests.unit.calling import (
     FAILED,
     HTTP,
     IN_A_MINUTE,
@@ -32,6 +30,8 @@ from tests.unit.test_calls_executed import (
     key,
     retries,
 )
+from tests.unit.limited import ONCE, a_world
+from tests.unit.sequencing import after
 from tests.world import World
 
 PAUSED = Hold(at("12:01"), "the endpoint is paused", since=at("11:00"))

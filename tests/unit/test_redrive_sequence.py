@@ -13,6 +13,7 @@ from nextfire.domain.run import RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases import hand_over
 from tests.builders import a_message, at
+from tests.unit.calling import HTTP, IN_A_MINUTE, OK, UNAVAILABLE, Calls
 from tests.unit.redriving import (
     DEAD,
     FOLLOW,
@@ -28,7 +29,6 @@ from tests.unit.redriving import (
     work,
 )
 from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
-from tests.unit.test_calls_executed import HTTP, IN_A_MINUTE, OK, UNAVAILABLE, Calls
 from tests.world import World, started
 
 BEGINNING = "11:58:30"

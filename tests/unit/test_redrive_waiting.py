@@ -17,9 +17,9 @@ from nextfire.domain.run import RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
 from tests.builders import at
+from tests.unit.calling import Calls, dispatched, key
 from tests.unit.limited import ONCE
 from tests.unit.requested import MANUAL, run_now, stored
-from tests.unit.test_calls_executed import Calls, dispatched, key
 from tests.world import World
 
 

@@ -39,3 +39,14 @@ def keep(config: Path, key: str = KEY, *, mode: int = 0o600, host: str = HOST) -
     file.write_text(key + "\n")
     file.chmod(mode)
     return file
+
+
+def create_table(client: Any) -> None:
+    """Create the table of keys of a stack, as DynamoDB has it."""
+    names = {"tenant": "HASH", "key_id": "RANGE"}
+    client.create_table(
+        TableName="the-keys",
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in names.items()],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in names],
+        BillingMode="PAY_PER_REQUEST",
+    )

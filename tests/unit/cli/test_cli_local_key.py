@@ -18,6 +18,7 @@ from nextfire.usecases.manage_keys import CheckKey
 from nextfire_cli.local import LocalStack, api_key
 from tests.builders import NOON, key_text
 from tests.fakes import Clock
+from tests.unit.cli.keys import create_table
 
 OUTPUTS = {"KeysTable": "the-keys"}
 DAY = timedelta(days=1)
@@ -46,17 +47,7 @@ def store() -> Iterator[DynamoDbKeyStore]:
             aws_access_key_id="test",
             aws_secret_access_key="test",
         )
-        client.create_table(
-            TableName="the-keys",
-            KeySchema=[
-                {"AttributeName": "tenant", "KeyType": "HASH"},
-                {"AttributeName": "key_id", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": name, "AttributeType": "S"} for name in ("tenant", "key_id")
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(client)
         yield DynamoDbKeyStore(client, table="the-keys")
 
 
