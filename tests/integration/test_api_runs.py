@@ -18,14 +18,7 @@ from nextfire.usecases import manage_runs
 from tests.builders import claim_run
 from tests.fakes import Clock
 from tests.integration.api_answers import assert_problem
-from tests.integration.api_runs import (
-    act,
-    dead,
-    due,
-    ended,
-    get,
-    started,
-)
+from tests.integration.api_runs import act, dead, due, ended, get, started
 from tests.integration.deployment import CALLS, SHARDS, Deployment, message_for
 
 

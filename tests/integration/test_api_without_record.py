@@ -13,10 +13,7 @@ from nextfire.domain.run import Run
 from tests.builders import claim_run
 from tests.fakes import Clock
 from tests.integration.api_answers import assert_problem
-from tests.integration.deployment import (
-    Deployment,
-    message_for,
-)
+from tests.integration.deployment import Deployment, message_for
 
 NOW = parse_instant("2026-05-24T10:00:00Z")
 

@@ -18,14 +18,7 @@ from nextfire.adapters.sqlite.endpoint_store import SqliteEndpointStore
 from nextfire.adapters.sqlite.table import ENDPOINTS
 from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.call_limit import CallLimit
-from nextfire.domain.endpoints import (
-    Endpoint,
-    EndpointKey,
-    EndpointState,
-    limited,
-    paused,
-    resumed,
-)
+from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState, limited, paused, resumed
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ports.endpoints import EndpointStore
 from tests.builders import NOON, at

@@ -6,9 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.audit import (
-    GRACE,
-)
+from nextfire.domain.audit import GRACE
 from nextfire.domain.due import DispatchEntry, FireEntry
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState

@@ -15,12 +15,7 @@ from nextfire.domain.zones import release
 from nextfire.usecases.audit import PAGE
 from nextfire.usecases.audit_report import AuditReport
 from tests.accounting import assert_all_accounted_for, settle
-from tests.builders import (
-    NOON,
-    RUN_ALL,
-    RUN_LATEST,
-    job_key,
-)
+from tests.builders import NOON, RUN_ALL, RUN_LATEST, job_key
 from tests.crons import LONG
 from tests.fakes import Killed
 from tests.unit.auditing import (

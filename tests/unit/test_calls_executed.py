@@ -14,16 +14,7 @@ from nextfire.domain.target import TargetKind
 from nextfire.usecases.handled import Disposition
 from tests.builders import at
 from tests.fakes import Killed, raise_killed
-from tests.unit.calling import (
-    FAILED,
-    IN_A_MINUTE,
-    OK,
-    UNAVAILABLE,
-    Calls,
-    dispatched,
-    key,
-    retries,
-)
+from tests.unit.calling import FAILED, IN_A_MINUTE, OK, UNAVAILABLE, Calls, dispatched, key, retries
 from tests.world import World
 
 

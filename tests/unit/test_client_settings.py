@@ -13,10 +13,7 @@ import pytest
 import nextfire
 import nextfire.client
 import nextfire.testing
-from nextfire import (
-    Client,
-    ClientError,
-)
+from nextfire import Client, ClientError
 from nextfire.client.folder import write_private
 from tests.builders import key_text
 from tests.unit.client_calls import LOCAL, REMOTE, Api

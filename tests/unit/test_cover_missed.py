@@ -15,17 +15,7 @@ from nextfire.domain.message import SkippedRange
 from nextfire.domain.missed import Missed
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.cover_missed import CoverResult, Recorded, cover_missed, record_missed
-from tests.builders import (
-    NOON,
-    UID,
-    a_definition,
-    a_fire,
-    a_job,
-    a_message,
-    at,
-    claim_run,
-    run_key,
-)
+from tests.builders import NOON, UID, a_definition, a_fire, a_job, a_message, at, claim_run, run_key
 from tests.fakes import Faults, MemoryRunStore
 
 JOB = a_job(since=at("05:30"))

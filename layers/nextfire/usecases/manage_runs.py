@@ -8,10 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from nextfire.dataclass import dataclass
-from nextfire.domain.errors import (
-    ConflictError,
-    NextfireError,
-)
+from nextfire.domain.errors import ConflictError, NextfireError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job

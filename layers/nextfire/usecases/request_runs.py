@@ -10,10 +10,7 @@ from pydantic import JsonValue
 
 from nextfire.dataclass import replace
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.errors import (
-    ConflictError,
-    UnavailableError,
-)
+from nextfire.domain.errors import ConflictError, UnavailableError
 from nextfire.domain.ids import JobKey, RunKey, first_run_id
 from nextfire.domain.instants import MOMENT, cut
 from nextfire.domain.job import Job

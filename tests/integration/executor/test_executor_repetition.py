@@ -14,11 +14,7 @@ from nextfire.domain.instants import floor_minute
 from nextfire.domain.run import RunState
 from nextfire.wiring import execution
 from tests.builders import claim_run
-from tests.integration.deployment import (
-    Deployment,
-    Proxy,
-    message_for,
-)
+from tests.integration.deployment import Deployment, Proxy, message_for
 from tests.integration.executor.conftest import HOUR, hidings, refuse, send
 
 

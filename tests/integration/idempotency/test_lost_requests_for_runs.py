@@ -13,10 +13,7 @@ from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.run import Run, RunState
 from tests.builders import claim_run
 from tests.fakes import Clock
-from tests.integration.deployment import (
-    Deployment,
-    message_for,
-)
+from tests.integration.deployment import Deployment, message_for
 from tests.integration.idempotency.conftest import CRON, KEY, end
 
 NOW = parse_instant("2026-05-24T10:00:00Z")

@@ -12,13 +12,7 @@ from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.table import DUE
-from nextfire.domain.due import (
-    BrokenEntry,
-    DueEntry,
-    FireEntry,
-    Slot,
-    StoredEntry,
-)
+from nextfire.domain.due import BrokenEntry, DueEntry, FireEntry, Slot, StoredEntry
 from nextfire.domain.instants import to_ms
 from nextfire.domain.ports.due import DueStore
 from tests.builders import NOON, a_fire, a_job, job_key
