@@ -85,7 +85,7 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environment(
+def command_environment(
     tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, str | None]:
     """The variables of the command, which runs in a folder without a local stack."""
@@ -108,7 +108,9 @@ def environment(
 
 
 @pytest.fixture
-def call(api: Api, environment: dict[str, str | None], monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(
+    api: Api, command_environment: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> Call:
     monkeypatch.setattr(waiting, "POLL", 0)
     monkeypatch.setattr(executions, "CANCEL_CHECK_EVERY", 0)
 
@@ -118,7 +120,7 @@ def call(api: Api, environment: dict[str, str | None], monkeypatch: pytest.Monke
             app,
             list(args),
             input=answer,
-            env=environment | changes,
+            env=command_environment | changes,
             obj=httpx2.MockTransport(api),
         )
 

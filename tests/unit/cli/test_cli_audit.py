@@ -50,12 +50,12 @@ class Bucket:
 
 
 @pytest.fixture
-def call(environment: dict[str, str | None]) -> Call:
+def call(command_environment: dict[str, str | None]) -> Call:
     """Run `nextfire audit …` without a local stack and without a region."""
-    environment["NEXTFIRE_ENDPOINT"] = None
+    command_environment["NEXTFIRE_ENDPOINT"] = None
 
     def run(*args: str, **changes: str | None) -> Result:
-        return CliRunner().invoke(app, ["audit", *args], env=environment | changes)
+        return CliRunner().invoke(app, ["audit", *args], env=command_environment | changes)
 
     return run
 

@@ -194,13 +194,13 @@ ATTEMPT = {
 
 @pytest.fixture
 def call_once(
-    environment: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+    command_environment: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Result]:
     monkeypatch.setattr(endpoint_test, "_POLL", 0)
 
     def run(api: TestApi, *args: str) -> Result:
         line = ["endpoints", "test", *args]
-        return CliRunner().invoke(app, line, env=environment, obj=httpx2.MockTransport(api))
+        return CliRunner().invoke(app, line, env=command_environment, obj=httpx2.MockTransport(api))
 
     return run
 
