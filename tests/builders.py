@@ -10,10 +10,11 @@ from nextfire.domain.due import DispatchEntry, FireEntry, fire
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.job import Job
-from nextfire.domain.key_text import SECRET_BYTES
+from nextfire.domain.key_text import SECRET_BYTES, write_key
 from nextfire.domain.keys import ApiKey, Scope, mint
 from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.run import Run, RunState
 
 UID = "uid00001"
@@ -69,6 +70,11 @@ def a_job(
     )
 
 
+def key_text(tenant: str = "acme", letter: str = "A") -> str:
+    """An API key of *tenant*. Its secret consists of *letter*."""
+    return write_key(tenant, "3f9c0a77d1e2b456", 43 * letter)
+
+
 def a_fire(job: Job, due_at: datetime, *, version: int | None = None) -> FireEntry:
     """The FIRE entry of *job* for the occurrence due at *due_at*."""
     return fire(job.key, job.uid, job.schedule_version if version is None else version, due_at)
@@ -115,3 +121,25 @@ def a_key(
         now=since,
         life=life,
     ).key
+
+
+def claim_run(
+    runs: RunStore,
+    message: RunMessage,
+    now: datetime,
+    *,
+    lease_until: datetime | None = None,
+    worker: str = "w",
+    token: str = "t",  # noqa: S107 — no password
+    pool: str = "default",
+) -> Claim:
+    """Let *worker* claim the run of *message*, for `LEASE` by default."""
+    return runs.claim(
+        message,
+        token=token,
+        worker=worker,
+        pool=pool,
+        job_revision=1,
+        now=now,
+        lease_until=lease_until or now + LEASE,
+    )

@@ -14,10 +14,7 @@ from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.wiring.executor import ExecutorPorts, execute_run_of
 from tests.builders import LEASE
-from tests.fakes import (
-    InlineExecutor,
-    MemoryDelivery,
-)
+from tests.fakes import InlineExecutor, MemoryDelivery
 
 if TYPE_CHECKING:
     from tests.world import World

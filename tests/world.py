@@ -5,6 +5,7 @@ Times are written ``12:00`` or ``12:00:30``, UTC, on the day of `builders.NOON`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
 from itertools import count
@@ -41,6 +42,7 @@ from tests.fakes import (
     Clock,
     Faults,
     InlineExecutor,
+    Killed,
     MemoryScriptRunner,
     Script,
     Stores,
@@ -145,6 +147,19 @@ class World:
     def at(self, time: str) -> None:
         """Move the clock to *time*."""
         self.clock.move_to(at(time))
+
+    # Faults
+
+    def dies(self, calls: int, act: Callable[[], object]) -> bool:
+        """Do *act* in a process that is killed after *calls* calls. Return whether it died."""
+        self.faults.kill_after(calls)
+        try:
+            act()
+        except Killed:
+            return True
+        finally:
+            self.faults.clear()
+        return False
 
     # Jobs
 

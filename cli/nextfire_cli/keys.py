@@ -15,14 +15,7 @@ from rich.text import Text
 from nextfire.client.access import API_KEY, ENDPOINT, is_local, key_file
 from nextfire.domain.errors import NextfireError
 from nextfire.domain.instants import isoformat
-from nextfire.domain.keys import (
-    DEFAULT_LIFE,
-    DEFAULT_OVERLAP,
-    MAX_LIFE,
-    MAX_OVERLAP,
-    Minted,
-    Scope,
-)
+from nextfire.domain.keys import DEFAULT_LIFE, DEFAULT_OVERLAP, MAX_LIFE, MAX_OVERLAP, Minted, Scope
 from nextfire.domain.restriction import Restriction, restriction
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document, first

@@ -15,6 +15,7 @@ import typer
 from nextfire.client.access import is_local
 from nextfire_cli import session
 from nextfire_cli.errors import CliError
+from nextfire_cli.local.stack_info import pascal
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import STACK
 
@@ -66,7 +67,7 @@ def worker(
     outputs = account.outputs(stack or STACK)
     os.environ.update(environment(outputs, pool, concurrency))
     os.environ.update(account.environment())
-    account.act_as(outputs[f"WorkerRoleArn{_pascal(pool)}"], f"worker-{pool}")
+    account.act_as(outputs[f"WorkerRoleArn{pascal(pool)}"], f"worker-{pool}")
     sys.path.insert(0, str(root))
     from functions.worker.supervisor import main
     from nextfire_cli.worker_lines import lines_for_people
@@ -99,7 +100,7 @@ def environment(outputs: Mapping[str, str], pool: str, concurrency: int | None) 
             f"Its pools of workers: {served or 'none'}. A pool gets workers by"
             ' "executor": "worker" in\ncdk.json, and a deployment.',
         )
-    found: dict[str, str] = json.loads(outputs[f"WorkerEnvironment{_pascal(pool)}"])
+    found: dict[str, str] = json.loads(outputs[f"WorkerEnvironment{pascal(pool)}"])
     if found.get("NEXTFIRE_ISOLATION") == "task":
         raise CliError(
             f'The pool {pool!r} has "isolation": "task": each run gets a Fargate task, and runs on '
@@ -128,8 +129,3 @@ def _account(caller: Session, stack: str | None) -> "Account":
             f"Start one with `nextfire up`, or name a deployed one: --stack {STACK}.",
         )
     return caller.account()
-
-
-def _pascal(pool: str) -> str:
-    """Return the name of *pool* as in the keys of the stack's outputs."""
-    return "".join(part.capitalize() for part in pool.split("-"))

@@ -17,12 +17,7 @@ from functions.api.identity import Identity
 from functions.api.request_record import RecordingJobStore, RecordingRunStore
 from nextfire.dataclass import dataclass, replace
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.errors import (
-    ConflictError,
-    ForbiddenError,
-    UnavailableError,
-    UndecodableError,
-)
+from nextfire.domain.errors import ConflictError, ForbiddenError, UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.keys import Scope

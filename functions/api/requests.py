@@ -10,9 +10,10 @@ from typing import Annotated, Any, TypeVar
 from unicodedata import category
 
 from aws_lambda_powertools.event_handler.openapi.params import Query
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema, WrapValidator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, WrapValidator
 
 from functions.api.bounds import check_bounds
+from nextfire.domain.definition import InstantText
 from nextfire.domain.document import Document, document_error
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JOB_ID
@@ -185,3 +186,17 @@ def span(first: str | None, last: str | None, now: datetime) -> tuple[datetime, 
             "Exchange them, or leave one out: `to` is now by default, `from` 24 h before `to`.",
         )
     return since, to
+
+
+class PauseRequest(Document):
+    """Pause a job until `until`, or until it is resumed if `until` is absent."""
+
+    reason: Reason = None
+    until: InstantText | None = Field(default=None, description=UTC_NOTE)
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """Raises:
+        InvalidInputError: `until` is not an instant.
+        """
+        return None if self.until is None else read_utc(self.until, "until")

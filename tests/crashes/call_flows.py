@@ -14,7 +14,7 @@ from nextfire.targets.http.messages import CallFailedError, Failure, Request, Re
 from nextfire.usecases.breaker import Breaker
 from tests.builders import at
 from tests.callbacks import response
-from tests.crashes.flow import Flow, dispatch
+from tests.crashes.flow import Flow, WorkerFlow, dispatch
 from tests.crashes.names import POOL
 from tests.crashes.stack import Stack
 
@@ -25,16 +25,13 @@ CALL: dict[str, Any] = {
 ENDPOINT = EndpointKey(POOL, "acme", "api.example.com:443")
 
 
-class Call(Flow):
+class Call(WorkerFlow):
     """One call. What the executor of a run sends again has the same idempotency key."""
 
     name = "call"
 
     def prepare(self, stack: Stack) -> None:
         dispatch(stack, **CALL)
-
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
 
     def check(self, stack: Stack) -> None:
         super().check(stack)

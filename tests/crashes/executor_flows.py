@@ -14,7 +14,7 @@ from tests.crashes.flow import (
     ONCE,
     ONE_ATTEMPT,
     SECOND,
-    Flow,
+    WorkerFlow,
     attempt,
     dates,
     die,
@@ -28,14 +28,11 @@ from tests.crashes.stack import Stack
 from tests.fakes import Script
 
 
-class Succeed(Flow):
+class Succeed(WorkerFlow):
     name = "claim, finish: success"
 
     def prepare(self, stack: Stack) -> None:
         dispatch(stack)
-
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
 
 
 class SucceedInLambda(Succeed):
@@ -45,7 +42,7 @@ class SucceedInLambda(Succeed):
         stack.invoked().work()
 
 
-class InTurn(Succeed):
+class InTurn(SucceedInLambda):
     """Two runs of a job without overlap arrive at Lambda in one batch."""
 
     name = "claim, finish: in turn, on Lambda"
@@ -54,9 +51,6 @@ class InTurn(Succeed):
     def prepare(self, stack: Stack) -> None:
         dispatch(stack, **dates("12:00", "12:01"), overlap="QUEUE", misfire=RUN_ALL)
         watch(stack, "12:01")
-
-    def act(self, stack: Stack) -> None:
-        stack.invoked().work()
 
     def check(self, stack: Stack) -> None:
         first, second = stack.run("12:00"), stack.run("12:01")
@@ -145,7 +139,7 @@ class SettleDeath(Death):
         assert stack.job().state is JobState.COMPLETED
 
 
-class OverlapSkip(Flow):
+class OverlapSkip(WorkerFlow):
     """The previous run had not ended when this one was due."""
 
     name = "overlap SKIP"
@@ -161,9 +155,6 @@ class OverlapSkip(Flow):
         stack.meanwhile = meanwhile
         stack.worker().work(most=1)
 
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
-
     def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
         return Script(lasts=30 * SECOND)
 
@@ -173,7 +164,7 @@ class OverlapSkip(Flow):
         assert stack.job().state is JobState.COMPLETED
 
 
-class TooLate(Flow):
+class TooLate(WorkerFlow):
     """The message waited longer than the run's relevancy window."""
 
     name = "skip: too late"
@@ -183,16 +174,13 @@ class TooLate(Flow):
         dispatch(stack, **ONCE, misfire={"policy": "SKIP", "relevancyWindowSec": 30})
         stack.at("12:01")
 
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
-
     def check(self, stack: Stack) -> None:
         assert stack.run().state is RunState.SKIPPED
         assert stack.job().state is JobState.COMPLETED
         assert not stack.starts
 
 
-class JobDeleted(Flow):
+class JobDeleted(WorkerFlow):
     """A worker vanished, and then the job was deleted."""
 
     name = "claim: the job was deleted"
@@ -204,9 +192,6 @@ class JobDeleted(Flow):
         stack.api().jobs.delete(job_key(), now=stack.now)
         stack.at("12:01:01")
 
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
-
     def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
         return Script(meanwhile=die)
 
@@ -215,15 +200,12 @@ class JobDeleted(Flow):
         assert stack.starts.total() == 0
 
 
-class Undecodable(Flow):
+class Undecodable(WorkerFlow):
     name = "a message does not decode"
 
     def prepare(self, stack: Stack) -> None:
         dispatch(stack)
         stack.system.send("rubbish", group="a", dedup="a")
-
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
 
     def check(self, stack: Stack) -> None:
         super().check(stack)

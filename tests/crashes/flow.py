@@ -92,6 +92,20 @@ class RequestFlow(Flow):
             stack.ask(lambda api: self.ask(api, stack))
 
 
+class WorkerFlow(Flow):
+    """A flow of a worker, which processes what is in the queue."""
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+
+class WatcherFlow(Flow):
+    """A flow of a watcher, which lives for a second."""
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().live(SECOND)
+
+
 def dates(*times: str) -> dict[str, Any]:
     """The schedule of a job that is due at *times*."""
     return {"type": "DATES", "schedule": [f"2026-05-24T{time}:00Z" for time in times]}

@@ -12,7 +12,7 @@ from nextfire.domain.run import RunState
 from nextfire.usecases.find_outstanding import has_outstanding
 from tests.accounting import covered, ran
 from tests.builders import RUN_LATEST, a_definition, at, job_key
-from tests.crashes.flow import EVERY_TEN, SECOND, Flow, RequestFlow
+from tests.crashes.flow import EVERY_TEN, RequestFlow, WatcherFlow
 from tests.crashes.processes import Api
 from tests.crashes.stack import Stack
 
@@ -133,7 +133,7 @@ class PauseUntil(Pause):
         assert ran(stack.snapshot(), job) == ["12:00", "12:10", "12:20"]
 
 
-class EndOfPause(Flow):
+class EndOfPause(WatcherFlow):
     """The watcher resumes the job."""
 
     name = "tick: a pause ends"
@@ -144,9 +144,6 @@ class EndOfPause(Flow):
         stack.register(**EVERY_TEN, misfire=RUN_LATEST)
         stack.api().jobs.pause(job_key(), None, now=stack.now, until=at("12:05"))
         stack.at("12:05")
-
-    def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
 
     def check(self, stack: Stack) -> None:
         books, job = stack.snapshot(), stack.job()

@@ -7,21 +7,18 @@ from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.domain.run import RunState
 from tests.accounting import covered, ran
 from tests.builders import RUN_LATEST, SKIP
-from tests.crashes.flow import ONCE, SECOND, Flow, dates, die, dispatch, lose_worker, watch
+from tests.crashes.flow import ONCE, SECOND, WatcherFlow, dates, die, dispatch, lose_worker, watch
 from tests.crashes.stack import Stack
 from tests.fakes import Script
 
 
-class CoverLatest(Flow):
+class CoverLatest(WatcherFlow):
     name = "cover missed: RUN_LATEST"
 
     def prepare(self, stack: Stack) -> None:
         stack.at("11:57")
         stack.register(**dates("11:58", "11:59", "12:00", "12:01"), misfire=RUN_LATEST)
         stack.at("12:01:50")
-
-    def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
 
     def check(self, stack: Stack) -> None:
         books, job = stack.snapshot(), stack.job()
@@ -94,7 +91,7 @@ class CoverLast(CoverLatest):
         assert stack.job().state is JobState.COMPLETED
 
 
-class Replace(Flow):
+class Replace(WatcherFlow):
     """The previous run has not ended when the next one is due; its worker vanished."""
 
     name = "overlap REPLACE: the previous run is running"
@@ -105,9 +102,6 @@ class Replace(Flow):
         dispatch(stack, **dates("12:00", "12:01"), overlap="REPLACE", retryPolicy=policy)
         lose_worker(stack)
         stack.at("12:01")
-
-    def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
 
     def script(self, call: ScriptCall) -> Script:
         first = call.environment["NEXTFIRE_SCHEDULED_AT"] == "2026-05-24T12:00:00Z"

@@ -15,7 +15,16 @@ from nextfire.domain.run import RunState
 from tests.accounting import ran
 from tests.builders import RUN_LATEST, at, job_key
 from tests.crashes.executor_flows import Settle
-from tests.crashes.flow import ONCE, ONE_JOB, SECOND, Flow, RequestFlow, dates, dispatch, watch
+from tests.crashes.flow import (
+    ONCE,
+    ONE_JOB,
+    SECOND,
+    RequestFlow,
+    WatcherFlow,
+    dates,
+    dispatch,
+    watch,
+)
 from tests.crashes.job_flows import Delete, EndOfPause, Register
 from tests.crashes.missed_flows import CoverLast
 from tests.crashes.processes import Api
@@ -115,7 +124,7 @@ class EndOfLastPause(EndOfPause):
         assert ran(stack.snapshot(), stack.job()) == ["11:55"]
 
 
-class TickWithRates(Flow):
+class TickWithRates(WatcherFlow):
     """Of three due runs, one waits for the next minute, or longer if its watcher died between
     counting and sending.
     """
@@ -129,9 +138,6 @@ class TickWithRates(Flow):
         for job_id in self.job_ids:
             stack.register(job_id, misfire=RUN_LATEST)
         stack.at("12:00")
-
-    def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
 
     def check(self, stack: Stack) -> None:
         for job_id in self.job_ids:

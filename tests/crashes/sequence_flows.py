@@ -6,7 +6,7 @@ from typing import Any
 
 from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.domain.run import RunState
-from tests.crashes.flow import ONCE, Flow, RequestFlow, attempt, run_key, watch
+from tests.crashes.flow import ONCE, Flow, RequestFlow, WorkerFlow, attempt, run_key, watch
 from tests.crashes.processes import Api
 from tests.crashes.stack import Stack
 from tests.fakes import Script
@@ -17,7 +17,7 @@ def after(*parents: str, **fields: Any) -> dict[str, Any]:
     return {"type": "AFTER", "schedule": None, "after": edges, "joinTimeoutSec": 150} | fields
 
 
-class HandOver(Flow):
+class HandOver(WorkerFlow):
     """The worker ends the first run and hands it over; a watcher may have to send the others."""
 
     name = "sequence: a join"
@@ -29,9 +29,6 @@ class HandOver(Flow):
         stack.register("d", **after("report", "b"))
         stack.at("12:00")
         stack.watcher().step()
-
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
 
     def check(self, stack: Stack) -> None:
         super().check(stack)
@@ -46,7 +43,7 @@ class HandOver(Flow):
             assert child.attempts[0].started_at >= parent.finished_at
 
 
-class TimeAndParents(Flow):
+class TimeAndParents(WorkerFlow):
     """The time of two runs comes before their parent ends, which has to start both."""
 
     name = "sequence: a schedule and parents"
@@ -61,9 +58,6 @@ class TimeAndParents(Flow):
         stack.at("12:00")
         stack.watcher().step()
 
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
-
     def check(self, stack: Stack) -> None:
         super().check(stack)
         report, *children = (stack.run(job_id=name) for name in ("report", "b", "c"))
@@ -75,7 +69,7 @@ class TimeAndParents(Flow):
             assert run.attempts[0].started_at >= report.finished_at
 
 
-class AllOfAnInterval(Flow):
+class AllOfAnInterval(WorkerFlow):
     """The time of a run comes before the two runs of its parent end."""
 
     name = "sequence: all runs of an interval"
@@ -89,9 +83,6 @@ class AllOfAnInterval(Flow):
         stack.at("12:00:01")
         stack.watcher().step()
 
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
-
     def check(self, stack: Stack) -> None:
         super().check(stack)
         reports = [stack.run(time) for time in ("12:00", "12:00:01")]
@@ -102,7 +93,7 @@ class AllOfAnInterval(Flow):
         assert run.attempts[0].started_at >= max(ends)
 
 
-class SkipDown(Flow):
+class SkipDown(WorkerFlow):
     """The first run dies: its descendants are skipped, and say why."""
 
     name = "sequence: a failure down the chain"
@@ -113,9 +104,6 @@ class SkipDown(Flow):
         stack.register("c", **after("b"))
         stack.at("12:00")
         stack.watcher().step()
-
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
 
     def script(self, call: ScriptCall) -> Script:  # noqa: ARG002 — as `Flow`
         return Script(exit_code=1)
@@ -130,7 +118,7 @@ class SkipDown(Flow):
         assert (c.state, c.reason) == (RunState.SKIPPED, "trigger rule ALL_SUCCEEDED: b SKIPPED")
 
 
-class Teardown(Flow):
+class Teardown(WorkerFlow):
     """The work dies; what cleans up after it runs, because its setup succeeded."""
 
     name = "sequence: setup and teardown"
@@ -143,9 +131,6 @@ class Teardown(Flow):
         stack.register("drop", **after(triggerRule="ALL_DONE") | {"after": edges})
         stack.at("12:00")
         stack.watcher().step()
-
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
 
     def script(self, call: ScriptCall) -> Script:
         return Script(exit_code=1 if call.environment["NEXTFIRE_JOB_ID"] == "b" else 0)
@@ -161,7 +146,7 @@ class Teardown(Flow):
         assert drop.attempts[0].started_at >= b.finished_at
 
 
-class PastDeadline(Flow):
+class PastDeadline(WorkerFlow):
     """The first run starts after the deadline of the second, which is skipped with what follows."""
 
     name = "sequence: past the deadline"
@@ -174,9 +159,6 @@ class PastDeadline(Flow):
         stack.watcher().step()
         stack.clock.advance(seconds=30)
 
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
-
     def check(self, stack: Stack) -> None:
         report, b, c = (stack.run(job_id=name) for name in ("report", "b", "c"))
         assert report.state is RunState.SUCCEEDED
@@ -185,7 +167,7 @@ class PastDeadline(Flow):
         assert (c.state, c.reason) == (RunState.SKIPPED, "trigger rule ALL_SUCCEEDED: b SKIPPED")
 
 
-class OneAtATime(Flow):
+class OneAtATime(WorkerFlow):
     """Of two sequences one may be under way: the second starts after the first has ended."""
 
     name = "sequence: maxParallel"
@@ -199,9 +181,6 @@ class OneAtATime(Flow):
         stack.watcher().step()
         stack.clock.advance(seconds=1)
         stack.watcher().step()
-
-    def act(self, stack: Stack) -> None:
-        stack.worker().work()
 
     def check(self, stack: Stack) -> None:
         runs = [stack.run(time, name) for time in ("12:00", "12:00:01") for name in ("report", "b")]

@@ -12,14 +12,14 @@ from nextfire.domain.run import RunState
 from nextfire.domain.zones import ZoneReading
 from nextfire.usecases.hold_lease import LIFE
 from tests.builders import RUN_LATEST, at
-from tests.crashes.flow import ONCE, SECOND, Flow, attempt, dispatch, watch
+from tests.crashes.flow import ONCE, SECOND, Flow, WatcherFlow, attempt, dispatch, watch
 from tests.crashes.names import GONE, POOL
 from tests.crashes.run_flows import BeginBackfill
 from tests.crashes.stack import Stack
 from tests.fakes import Script
 
 
-class Tick(Flow):
+class Tick(WatcherFlow):
     name = "tick"
 
     def prepare(self, stack: Stack) -> None:
@@ -27,9 +27,6 @@ class Tick(Flow):
         stack.register("once", **ONCE)
         stack.register("alone", overlap="QUEUE")
         stack.at("12:00")
-
-    def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
 
     def check(self, stack: Stack) -> None:
         for job_id in ("report", "once", "alone"):
@@ -81,7 +78,7 @@ class TickOfManyBuckets(Tick):
         assert at("12:00") <= minute <= stack.now  # later, if more than one watcher died
 
 
-class TickOfMoved(Flow):
+class TickOfMoved(WatcherFlow):
     """The due entry was stored before new time zone rules moved its local time to 12:30."""
 
     name = "tick: a local time that was moved"
@@ -94,9 +91,6 @@ class TickOfMoved(Flow):
         stack.replace_fire("12:00", reading=ZoneReading("2000a", timedelta(hours=2.5)))
         stack.at("12:00")
 
-    def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
-
     def check(self, stack: Stack) -> None:
         assert stack.run("12:00").state is RunState.SKIPPED
         run = stack.run("12:30")
@@ -105,7 +99,7 @@ class TickOfMoved(Flow):
         assert stack.job().state is JobState.COMPLETED
 
 
-class TickOfRetry(Flow):
+class TickOfRetry(WatcherFlow):
     name = "tick: a retry"
     lives = 1
 
@@ -113,9 +107,6 @@ class TickOfRetry(Flow):
         dispatch(stack, retryPolicy={"maxAttempts": 2, "initialDelayMs": 2_000})
         stack.worker().work()
         stack.at("12:00:02")
-
-    def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
 
     def script(self, call: ScriptCall) -> Script:
         return Script(exit_code=1 if attempt(call) == 1 else 0)
@@ -148,7 +139,7 @@ class ReleaseLease(Tick):
         stack.watcher().live(SECOND)
 
 
-class Quarantine(Flow):
+class Quarantine(WatcherFlow):
     """An entry does not decode: its chain is restored, and it is quarantined."""
 
     name = "watcher: an entry does not decode"
@@ -160,16 +151,13 @@ class Quarantine(Flow):
         database.put_item(TableName="due", Item=entry | to_item({"kind": "BROKEN"}))
         stack.at("12:00")
 
-    def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
-
     def check(self, stack: Stack) -> None:
         super().check(stack)
         kept = [i for i in stack.cloud.items("due") if i["bucket"] == "quarantine"]
         assert len(kept) == 1
 
 
-class Straggler(Flow):
+class Straggler(WatcherFlow):
     """An entry is in a bucket that the cursor has passed."""
 
     name = "watcher: a straggler"
@@ -187,9 +175,6 @@ class Straggler(Flow):
         moved: Any = entry | to_item({"bucket": "2026-05-24T11:57Z#000"})
         database.put_item(TableName="due", Item=moved)
         stack.at("12:00")
-
-    def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
 
 
 class CarryAlong(Flow):

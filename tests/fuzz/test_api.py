@@ -21,6 +21,7 @@ from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import JobKey
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
+from tests.builders import claim_run
 from tests.fuzz import items
 from tests.fuzz.beginning import bring_back, held_by
 from tests.fuzz.cases import EXAMPLES, SHARE, fuzzed, kept
@@ -50,15 +51,7 @@ def ids(system: Deployment) -> dict[str, list[str]]:
     system.runs.cancel(messages[0], reason="enough", now=at[0])
     failed = Result(AttemptOutcome.FAILED, "exit code 1", 1)
     for message, dies in ((messages[1], False), (messages[2], True)):
-        run = system.runs.claim(
-            message,
-            token="t",
-            worker="w",
-            pool="default",
-            job_revision=1,
-            now=at[0],
-            lease_until=at[3],
-        ).run
+        run = claim_run(system.runs, message, at[0], lease_until=at[3]).run
         if dies:
             system.runs.advance(run, run.ended(RunState.DEAD, failed, at[1]))
     executions = [message.key.execution_id for message in messages]

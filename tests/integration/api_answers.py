@@ -7,11 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.integration.deployment import (
-    TENANT,
-    Answer,
-    Deployment,
-)
+from tests.integration.deployment import TENANT, Answer, Deployment
 
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
 

@@ -15,7 +15,7 @@ from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import floor_minute, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
-from tests.builders import NOON
+from tests.builders import NOON, claim_run
 from tests.fakes import Clock
 from tests.integration.deployment import Answer, Deployment, message_for
 
@@ -51,14 +51,14 @@ def due_each_minute(system: Deployment, clock: Clock) -> Job:
 def started(system: Deployment, job: Job, at: datetime, *, pool: str = "default") -> Run:
     """The run of *job* that was scheduled for *at*, RUNNING."""
     now = at + timedelta(seconds=1)
-    claim = system.runs.claim(
+    claim = claim_run(
+        system.runs,
         message_for(job, at),
-        token=isoformat(at),
-        worker="w1",
-        pool=pool,
-        job_revision=1,
-        now=now,
+        now,
         lease_until=now + LEASE,
+        worker="w1",
+        token=isoformat(at),
+        pool=pool,
     )
     assert claim.taken
     return claim.run

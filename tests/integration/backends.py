@@ -2,8 +2,7 @@
 
 A suite names its backends with a fixture:
 
-    @pytest.fixture(params=(MEMORY, *DYNAMODB))
-    def backend(request): ...
+    backend = on_each(MEMORY, *DYNAMODB)
 
 Tests for adapters without a fake are marked `on_dynamodb` or `on_aws`. If a backend fails a test
 through no fault of the adapter, the test names that backend's `Deviation`. It still runs there, and
@@ -37,6 +36,10 @@ SQS = (MOTO, MINISTACK, LEAN_MINISTACK)
 """Emulators of SQS."""
 AWS = (MOTO, MINISTACK)
 """Emulators of the other services."""
+STORES = (MEMORY, SQLITE, *DYNAMODB)
+"""The fake, and all adapters of a table."""
+OBJECTS = (MEMORY, FILES, *AWS)
+"""The fake, and all adapters of objects and secrets."""
 REAL_TIME = frozenset({MINISTACK, DYNAMODB_LOCAL, *LEAN})
 """Servers with a clock that tests cannot move."""
 
@@ -48,6 +51,16 @@ COLLECTED = pytest.StashKey[list[pytest.Function]]()
 
 takes_minutes = pytest.mark.takes_minutes
 """On a backend of `REAL_TIME`, run with NEXTFIRE_LONG only."""
+
+
+def on_each(*backends: str) -> Any:
+    """The fixture `backend` of a suite that runs on each of *backends*."""
+
+    @pytest.fixture(name="backend", params=backends)
+    def current(request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    return current
 
 
 def server_of(backend: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from functions.api.openapi import description
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.run import RunState
+from tests.builders import claim_run
 from tests.integration import moto_content, resources
 from tests.integration.conftest import REGION
 from tests.integration.deployment import CALLS, Answer, Deployment, message_for
@@ -197,15 +198,7 @@ class Owner:
         for number, name in enumerate(("running", "dead", "dead too", "called")):
             at = first + (1 + number) * timedelta(minutes=1)  # so that the next one can be skipped
             message = message_for(job, at)
-            run = system.runs.claim(
-                message,
-                token="t",
-                worker="w",
-                pool="default",
-                job_revision=1,
-                now=at,
-                lease_until=at + timedelta(minutes=1),
-            ).run
+            run = claim_run(system.runs, message, at).run
             if name != "running":
                 call = json.dumps({"digest": "0" * 32}) if name == "called" else None
                 failed = Result(AttemptOutcome.FAILED, "walled output", 1, call=call)

@@ -12,13 +12,7 @@ from functions.api import services as api
 from nextfire.settings import ApiSettings
 from tests.crons import LONG
 from tests.integration.api_answers import CRON, assert_problem, json_values
-from tests.integration.deployment import (
-    TENANT,
-    Deployment,
-    Proxy,
-    http_event,
-    identity,
-)
+from tests.integration.deployment import TENANT, Deployment, Proxy, http_event, identity
 
 
 class TestBodies:

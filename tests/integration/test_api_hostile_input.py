@@ -13,13 +13,7 @@ from nextfire.domain.job import Job
 from tests.crons import LONG
 from tests.fakes import Clock
 from tests.integration.api_answers import assert_problem, json_values
-from tests.integration.api_runs import (
-    UNKNOWN,
-    dead,
-    ended,
-    get,
-    started,
-)
+from tests.integration.api_runs import UNKNOWN, dead, ended, get, started
 from tests.integration.deployment import OTHER_TENANT, Deployment, message_for
 
 ROUTES = [

@@ -11,12 +11,7 @@ from functions.api import services as api
 from nextfire.domain.due import fire
 from nextfire.domain.instants import parse_instant
 from tests.integration.api_answers import CRON, assert_problem
-from tests.integration.deployment import (
-    OTHER_TENANT,
-    TENANT,
-    Deployment,
-    Proxy,
-)
+from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment, Proxy
 
 
 class TestPatch:

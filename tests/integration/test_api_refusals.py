@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integration.api_answers import CRON, assert_problem
-from tests.integration.deployment import (
-    OTHER_TENANT,
-    TENANT,
-    Deployment,
-)
+from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
 
 
 class TestRefusals:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 
 import pytest
 
@@ -11,10 +10,10 @@ from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.job import Job
 from nextfire.domain.replay import Replay
 from nextfire.domain.run import Run, RunState, Trigger
+from tests.builders import claim_run
 from tests.integration.deployment import Answer, Deployment, message_for
 
 DIGEST = "0123456789abcdef" * 2
-LEASE = timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -30,15 +29,7 @@ def ended(
 ) -> Run:
     at = job.next_after(job.effective_from)
     assert at is not None
-    claimed = system.runs.claim(
-        message_for(job, at),
-        token="t",
-        worker="w",
-        pool="default",
-        job_revision=1,
-        now=at,
-        lease_until=at + LEASE,
-    ).run
+    claimed = claim_run(system.runs, message_for(job, at), at).run
     if state is RunState.RUNNING:
         return claimed
     outcome = AttemptOutcome.SUCCEEDED if state is RunState.SUCCEEDED else AttemptOutcome.FAILED

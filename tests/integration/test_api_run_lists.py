@@ -13,14 +13,7 @@ from nextfire.domain.run import Run, RunState
 from nextfire.usecases import manage_runs
 from tests.fakes import Clock
 from tests.integration.api_answers import assert_problem
-from tests.integration.api_runs import (
-    act,
-    dead,
-    due,
-    ended,
-    get,
-    started,
-)
+from tests.integration.api_runs import act, dead, due, ended, get, started
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
 
 

@@ -15,17 +15,10 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import manage_runs
+from tests.builders import claim_run
 from tests.fakes import Clock
 from tests.integration.api_answers import assert_problem
-from tests.integration.api_runs import (
-    LEASE,
-    act,
-    dead,
-    due,
-    ended,
-    get,
-    started,
-)
+from tests.integration.api_runs import act, dead, due, ended, get, started
 from tests.integration.deployment import CALLS, SHARDS, Deployment, message_for
 
 
@@ -70,10 +63,7 @@ class TestCancel:
         assert (answer.status, answer.document["state"]) == (200, "CANCELLED")
         assert (answer.document["reason"], answer.document["attempts"]) == ("not today", [])
         assert get(system, message.key) == answer.document
-        claim = system.runs.claim(
-            message, token="t", worker="w", pool="default", job_revision=1,
-            now=clock.now(), lease_until=clock.now() + LEASE,
-        )  # fmt: skip
+        claim = claim_run(system.runs, message, clock.now())
         assert not claim.taken
 
     @pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.DEAD, RunState.CANCELLED])

@@ -15,6 +15,7 @@ from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import read_sequence
+from tests.builders import claim_run
 from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import Answer, Deployment, message_for
 
@@ -41,15 +42,7 @@ def end(
     system: Deployment, job: Job, state: RunState, *, at: Job, ended_at: datetime | None = None
 ) -> None:
     message = message_for(job, cut(at.created_at))
-    run = system.runs.claim(
-        message,
-        token=job.uid,
-        worker="w",
-        pool="default",
-        job_revision=1,
-        now=job.created_at,
-        lease_until=job.created_at + timedelta(minutes=1),
-    ).run
+    run = claim_run(system.runs, message, job.created_at, token=job.uid).run
     result = Result(AttemptOutcome.FAILED, "exit code 1", 1)
     ended = run.ended(state, result, ended_at or job.created_at)
     assert system.runs.advance(run, ended).taken

@@ -10,12 +10,7 @@ import pytest
 
 from nextfire.domain.instants import floor_minute
 from tests.integration.api_answers import CRON, assert_problem, pages
-from tests.integration.deployment import (
-    OTHER_TENANT,
-    Deployment,
-    http_event,
-    message_for,
-)
+from tests.integration.deployment import OTHER_TENANT, Deployment, http_event, message_for
 
 ROUTES = [
     ("POST", "/v1/jobs"),

@@ -11,11 +11,7 @@ import pytest
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import floor_minute
 from tests.integration.api_answers import CRON, assert_problem, pages
-from tests.integration.deployment import (
-    TENANT,
-    Deployment,
-    message_for,
-)
+from tests.integration.deployment import TENANT, Deployment, message_for
 
 
 class TestUnreadable:

@@ -10,12 +10,10 @@ from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run
+from tests.builders import claim_run
 from tests.fakes import Clock
 from tests.integration.api_answers import assert_problem
-from tests.integration.deployment import (
-    Deployment,
-    message_for,
-)
+from tests.integration.deployment import Deployment, message_for
 
 NOW = parse_instant("2026-05-24T10:00:00Z")
 
@@ -126,14 +124,8 @@ class TestWithoutARecord:
         job = system.register(jobId="a", overlap=overlap)
         first = message_for(job, parse_instant("2026-05-24T10:01:00Z"))
         clock.advance(minutes=1)
-        claim = system.runs.claim(
-            first,
-            token="t",
-            worker="w",
-            pool="default",
-            job_revision=1,
-            now=clock.now(),
-            lease_until=clock.now() + timedelta(hours=1),
+        claim = claim_run(
+            system.runs, first, clock.now(), lease_until=clock.now() + timedelta(hours=1)
         )
         clock.advance(minutes=1, seconds=1)
         path = self.execution(job, "2026-05-24T10:02:00Z")

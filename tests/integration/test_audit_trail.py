@@ -20,6 +20,7 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.message import RunMessage
 from nextfire.usecases.record_changes import RecordChanges
 from nextfire_cli.audit_bucket import AuditBucket
+from tests.builders import claim_run
 from tests.integration.deployment import TENANT, Context, Deployment, Proxy, http_event, identity
 from tests.integration.isolation import KEY, OPERATIONS, OWNER, Owner, caller, prepare
 from tests.integration.streams import Streams, record
@@ -243,13 +244,10 @@ def test_what_an_executor_writes_later_is_not_an_event(system: Deployment, trail
     assert trail.deliver() == 2
 
     job_id, _, run_id = run["executionId"].partition(".")
-    claimed = system.runs.claim(
+    claimed = claim_run(
+        system.runs,
         RunMessage(tenant=TENANT, job_id=job_id, run_id=run_id, dispatch=1, dispatched_at=NOW),
-        token="t",
-        worker="w",
-        pool="default",
-        job_revision=1,
-        now=SystemClock().now(),
+        SystemClock().now(),
         lease_until=NOW,
     )
     assert claimed.taken

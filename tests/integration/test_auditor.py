@@ -19,6 +19,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from nextfire.usecases import audit as audit_jobs
 from nextfire.wiring import auditor as wiring
+from tests.builders import claim_run
 from tests.integration.deployment import SHARDS, TENANT, Context, Deployment, Proxy, message_for
 
 MINUTE = timedelta(minutes=1)
@@ -69,15 +70,7 @@ def owning_since(system: Deployment, job: Job, since: datetime) -> Job:
 
 
 def succeed(system: Deployment, job: Job, occurrence: datetime) -> None:
-    claim = system.runs.claim(
-        message_for(job, occurrence),
-        token="t",
-        worker="w",
-        pool="default",
-        job_revision=1,
-        now=occurrence,
-        lease_until=occurrence + MINUTE,
-    )
+    claim = claim_run(system.runs, message_for(job, occurrence), occurrence)
     result = Result(AttemptOutcome.SUCCEEDED, "exit code 0", 0)
     system.runs.advance(claim.run, claim.run.ended(RunState.SUCCEEDED, result, occurrence))
 
@@ -147,15 +140,7 @@ def test_what_may_be_in_the_queue_is_not_lost(system: Deployment) -> None:
 def test_a_run_without_worker_is_sent_under_the_next_number(system: Deployment) -> None:
     job = system.register(type="MANUAL", schedule=None)
     lapsed = floor_minute(SystemClock().now()) - 20 * MINUTE
-    system.runs.claim(
-        message_for(job, lapsed, dispatch=4),
-        token="t",
-        worker="vanished",
-        pool="default",
-        job_revision=1,
-        now=lapsed,
-        lease_until=lapsed + MINUTE,
-    )
+    claim_run(system.runs, message_for(job, lapsed, dispatch=4), lapsed, worker="vanished")
 
     assert audit()["revived"] == 1
 

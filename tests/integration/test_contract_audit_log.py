@@ -14,7 +14,7 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.ports.events import AuditLog
 from tests.builders import NOON
 from tests.fakes import MemoryAuditLog
-from tests.integration.backends import AWS, MEMORY, on_aws
+from tests.integration.backends import AWS, MEMORY, on_aws, on_each
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -28,9 +28,7 @@ def batch(number: int, *ids: str, after: Link = START, minutes: int = 0) -> Batc
     return Batch(number, chain([{"id": each, "recordedAt": recorded_at} for each in ids], after))
 
 
-@pytest.fixture(params=(MEMORY, *AWS))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(MEMORY, *AWS)
 
 
 @pytest.fixture

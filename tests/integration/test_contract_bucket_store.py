@@ -17,7 +17,7 @@ from nextfire.domain.ports.requests import BucketStore
 from nextfire.domain.request_limits import RequestLimit
 from tests.builders import NOON
 from tests.fakes import MemoryBucketStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_dynamodb, on_each
 from tests.integration.deployment import Proxy
 from tests.integration.races import ROUNDS, at_once
 from tests.integration.sqlite_file import another_process
@@ -27,9 +27,7 @@ SECOND = timedelta(seconds=1)
 LIMIT = RequestLimit(10, 20)
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture

@@ -18,19 +18,12 @@ from nextfire.adapters.sqlite.endpoint_store import SqliteEndpointStore
 from nextfire.adapters.sqlite.table import ENDPOINTS
 from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.call_limit import CallLimit
-from nextfire.domain.endpoints import (
-    Endpoint,
-    EndpointKey,
-    EndpointState,
-    limited,
-    paused,
-    resumed,
-)
+from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState, limited, paused, resumed
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ports.endpoints import EndpointStore
 from tests.builders import NOON, at
 from tests.fakes import MemoryEndpointStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_dynamodb, on_each
 from tests.integration.races import ROUNDS, at_once
 from tests.integration.sqlite_file import put
 
@@ -89,9 +82,7 @@ class Table:
         dynamodb().put_item(TableName=self.name, Item=to_item(item))
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from nextfire.domain.events import Event, EventKind
 from nextfire.domain.ports.events import Events
 from tests.builders import NOON
 from tests.fakes import MemoryEvents
-from tests.integration.backends import AWS, MEMORY, SQLITE, TIME_OF_AN_EVENT
+from tests.integration.backends import AWS, MEMORY, SQLITE, TIME_OF_AN_EVENT, on_each
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -39,9 +39,7 @@ class Held:
     received: Callable[[], list[Event]]
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *AWS))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(MEMORY, SQLITE, *AWS)
 
 
 @pytest.fixture

@@ -14,16 +14,14 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.ports.joins import JoinStore
 from tests.builders import NOON, job_key
 from tests.fakes import MemoryJoinStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_dynamodb, on_each
 from tests.integration.races import at_once
 
 CONTRACT_OF = (JoinStore,)
 RUN = RunKey(job_key("child"), run_id("uid00001", NOON))
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture

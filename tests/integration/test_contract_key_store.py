@@ -19,7 +19,7 @@ from nextfire.domain.keys import KEPT, ApiKey, Scope
 from nextfire.domain.ports.access import KeyStore
 from tests.builders import NOON, a_key, at
 from tests.fakes import MemoryKeyStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_dynamodb, on_each
 from tests.integration.races import ROUNDS, at_once
 from tests.integration.sqlite_file import put
 
@@ -72,9 +72,7 @@ class Table:
         dynamodb().put_item(TableName=self.name, Item=to_item(item))
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from nextfire.domain.ports.overview import RunScan, SegmentStore
 from nextfire.domain.run import Run, RunState
 from tests.builders import NOON, run_key
 from tests.fakes import MemoryRunScan, MemoryRunStore, MemorySegmentStore
-from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
+from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb, on_each
 from tests.integration.races import at_once
 
 CONTRACT_OF = (SegmentStore, RunScan)
@@ -51,9 +51,7 @@ def a_segment(window_ms: int = NOON_MS, segment_id: str = "a", log: str = "DEAD"
 # Segments
 
 
-@pytest.fixture(params=(MEMORY, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(MEMORY, *DYNAMODB)
 
 
 @pytest.fixture

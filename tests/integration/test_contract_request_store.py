@@ -16,7 +16,7 @@ from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ports.requests import REQUESTS_KEPT, KeptRequest, RequestStore
 from tests.builders import NOON
 from tests.fakes import MemoryRequestStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_each
 from tests.integration.races import at_once
 from tests.integration.sqlite_file import put
 
@@ -24,9 +24,7 @@ CONTRACT_OF = (RequestStore,)
 SECOND = timedelta(seconds=1)
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture

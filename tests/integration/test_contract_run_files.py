@@ -13,7 +13,7 @@ from nextfire.domain.ids import RunFolder
 from nextfire.domain.ports.scripts import RunFiles
 from tests.builders import at, run_key
 from tests.fakes import MemoryRunFiles
-from tests.integration.backends import AWS, FILES, MEMORY, on_aws
+from tests.integration.backends import FILES, MEMORY, OBJECTS, on_aws, on_each
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -23,9 +23,7 @@ RUN = run_key()
 FOLDER = RunFolder(RUN, "default")
 
 
-@pytest.fixture(params=(MEMORY, FILES, *AWS))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*OBJECTS)
 
 
 @pytest.fixture

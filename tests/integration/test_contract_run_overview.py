@@ -28,7 +28,7 @@ from nextfire.usecases.project_runs import ProjectRuns
 from nextfire.usecases.read_overview import SegmentedOverview
 from tests.builders import NOON, at, run_key
 from tests.fakes import Clock, MemoryRunOverview, MemoryRunStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_each
 
 CONTRACT_OF = (RunOverview,)
 SECOND = timedelta(seconds=1)
@@ -60,9 +60,7 @@ def _segmented(store: SegmentStore, runs: Any, put: Callable[[Run], object]) -> 
     return SegmentedOverview(store, runs), write
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture

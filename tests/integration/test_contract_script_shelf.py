@@ -20,7 +20,7 @@ from nextfire.domain.ports.scripts import ScriptShelf
 from nextfire.domain.script import ScriptKey, ScriptVersion, Upload
 from tests.builders import NOON
 from tests.fakes import Clock, MemoryScriptShelf
-from tests.integration.backends import AWS, FILES, MEMORY, MINISTACK, SIGNED_URLS
+from tests.integration.backends import FILES, MEMORY, MINISTACK, OBJECTS, SIGNED_URLS, on_each
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -54,9 +54,7 @@ class Held:
         assert self.put(upload.url, upload.headers, source)
 
 
-@pytest.fixture(params=(MEMORY, FILES, *AWS))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*OBJECTS)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.ports.scripts import ScriptStore
 from nextfire.domain.script import ScriptSource, split_url
 from tests.fakes import MemoryScriptStore
-from tests.integration.backends import AWS, FILES, MEMORY, on_aws
+from tests.integration.backends import FILES, MEMORY, OBJECTS, on_aws, on_each
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -69,9 +69,7 @@ class Held:
         return f"s3://{self.bucket}/pools/default/acme/{name}"
 
 
-@pytest.fixture(params=(MEMORY, FILES, *AWS))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*OBJECTS)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.ports.access import Secrets
 from nextfire.domain.references import ParameterReference, SecretReference
 from tests.fakes import MemorySecrets
-from tests.integration.backends import AWS, FILES, MEMORY, on_aws
+from tests.integration.backends import FILES, MEMORY, OBJECTS, on_aws, on_each
 
 CONTRACT_OF = (Secrets,)
 DB = SecretReference(secret="team/db")
@@ -36,9 +36,7 @@ class Held:
     parameter: Callable[[str, str, str], object]
 
 
-@pytest.fixture(params=(MEMORY, FILES, *AWS))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*OBJECTS)
 
 
 @pytest.fixture

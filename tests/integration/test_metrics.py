@@ -27,7 +27,7 @@ from nextfire.usecases.message_batch import MessageBatch
 from nextfire.wiring.execution import executor_config, executor_ports
 from nextfire.wiring.executor import execute_run_of
 from nextfire.wiring.telemetry import Telemetry, WorkerTelemetry
-from tests.builders import SKIP, a_fire, a_retry, run_key
+from tests.builders import SKIP, a_fire, a_retry, claim_run, run_key
 from tests.infra.conftest import Template, synthesize
 from tests.integration.deployment import LIMIT, SHARDS, Context, Deployment, message_for
 
@@ -154,14 +154,12 @@ def load(system: Deployment) -> None:
     bad = system.register(target={"handler": "bad"})
     brief = system.register(misfire={"relevancyWindowSec": 60})
     lost = message_for(good, now - timedelta(minutes=1))
-    system.runs.claim(
+    claim_run(
+        system.runs,
         lost,
-        token="t",
-        worker="vanished",
-        pool="default",
-        job_revision=1,
-        now=now - timedelta(hours=2),
+        now - timedelta(hours=2),
         lease_until=now - timedelta(hours=1),
+        worker="vanished",
     )
     messages: list[RunMessage] = [
         message_for(good, now),

@@ -30,7 +30,7 @@ from nextfire.domain.run import RunState
 from nextfire.usecases import job_edges, message_batch
 from nextfire.wiring.worker_ports import sqs_inbox
 from tests.builders import NOON, a_job, a_run, run_key
-from tests.integration.backends import LEAN_MINISTACK, MINISTACK
+from tests.integration.backends import LEAN_MINISTACK, MINISTACK, on_each
 from tests.integration.deployment import Deployment, Proxy
 from tests.integration.executor.conftest import hidings, send
 from tests.strict.fake_upstream import bench, put
@@ -58,9 +58,7 @@ def strict(ministack_address: str) -> Iterator[StandInThread]:
         yield found
 
 
-@pytest.fixture(params=[MINISTACK, LEAN_MINISTACK])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(MINISTACK, LEAN_MINISTACK)
 
 
 @pytest.fixture

@@ -14,10 +14,8 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import RunState
 from nextfire.domain.target import TargetKind
-from nextfire.usecases.audit import AuditJobs
 from tests.accounting import assert_all_accounted_for, assert_chained, settle
 from tests.evidence import Evidence, first_sent, reported_missed
-from tests.fakes import InlineExecutor
 from tests.simulation.answer_checks import (
     check_asked,
     check_backfilled,
@@ -32,7 +30,8 @@ from tests.simulation.callbacks import received_at_rest
 from tests.simulation.flow import TENANTS
 from tests.simulation.sequence_judge import SequenceJudge
 from tests.simulation.upstream_judge import UpstreamJudge
-from tests.world import POOLS, World
+from tests.unit.auditing import auditor
+from tests.world import World
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -65,6 +64,29 @@ def come_to_rest(history: History) -> int:
     )
     world.call_targets[TargetKind.HTTP] = received_at_rest(history.system.receiver, world.clock)
     history.kernel.log("rest", "all processes are new, no faults")
+    _repair(history, world)
+    _check_jobs(history, world)
+    history.system.receiver.check(history.stores.runs.items)
+    _check_sequences(history)
+    for wrong in history.projection.wrong(history.stores.runs):
+        raise AssertionError(wrong)
+    check_cancelled(history)
+    check_redriven(history)
+    check_asked(history)
+    check_keyed(history)
+    check_skipped(history)
+    check_drained(history)
+    check_backfilled(history)
+    check_undecodable(history)
+    check_counts(history)
+    _check_audits(history, world)
+    history.monitor.check_queue_ids()
+    assert not history.monitor.violations, history.monitor.violations[0]
+    return sum(run.covered for run in history.stores.runs.items.values())
+
+
+def _repair(history: History, world: World) -> None:
+    """Repair everything, and let all that can end do so."""
     for key in [*history.stores.jobs.items]:
         history.stores.jobs.repair(key)
         job = world.job(key)
@@ -87,6 +109,10 @@ def come_to_rest(history: History) -> int:
     if history.junk_entries:  # a malformed key is found when its bucket is closed
         world.advance(minutes=3)
         settle(world, step=_STEP, at_most=3_000)
+
+
+def _check_jobs(history: History, world: World) -> None:
+    """Check the records of each job without parents."""
     sent = first_sent(history.stores.queue.log)
     decided = {
         key: history.decided[key, at] for key, at in sent.items() if (key, at) in history.decided
@@ -117,24 +143,6 @@ def come_to_rest(history: History) -> int:
             ),
             purged=history.vandalised,
         )
-    occurrences = sum(run.covered for run in history.stores.runs.items.values())
-    history.system.receiver.check(history.stores.runs.items)
-    _check_sequences(history)
-    for wrong in history.projection.wrong(history.stores.runs):
-        raise AssertionError(wrong)
-    check_cancelled(history)
-    check_redriven(history)
-    check_asked(history)
-    check_keyed(history)
-    check_skipped(history)
-    check_drained(history)
-    check_backfilled(history)
-    check_undecodable(history)
-    check_counts(history)
-    _check_audits(history, world)
-    history.monitor.check_queue_ids()
-    assert not history.monitor.violations, history.monitor.violations[0]
-    return occurrences
 
 
 def _check_chains_repaired(history: History, world: World) -> None:
@@ -161,21 +169,7 @@ def _unread_minutes(history: History) -> Iterator[datetime]:
 
 
 def _audit(history: History, world: World) -> None:
-    audit = AuditJobs(
-        jobs=history.stores.jobs,
-        due=history.stores.due,
-        runs=history.stores.runs,
-        queue=history.stores.queue,
-        control=history.stores.control,
-        joins=history.stores.joins,
-        clock=world.clock,
-        executor=InlineExecutor(),
-        pools=POOLS,
-        write_shards=history.setting.shards,
-        read_shards=history.setting.shards,
-        every=timedelta(days=1),
-    )
-    for report in audit.continue_audit(world.now + timedelta(minutes=14), restart=True):
+    for report in auditor(world).continue_audit(world.now + timedelta(minutes=14), restart=True):
         history.system.audits.append(report)
         history.kernel.log("auditor", str(report))
 

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.soak.account import Account, Record
 from tests.soak.accounting import account
 from tests.soak.delays import Loss, Stops
 from tests.soak.marks import Mark
-from tests.soak.oracle import Document, History
-from tests.soak.test_oracle import TEN, at, history
+from tests.soak.oracle import Document, Event, History, Operation
+
+NOON = datetime(2026, 5, 24, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
 
 TENANT = "000000000000"
+TEN = {"type": "INTERVAL", "schedule": "PT10S"}
 ALL = {**TEN, "misfire": {"policy": "RUN_ALL"}, "retryPolicy": {"maxAttempts": 2}}
 LATEST = {**ALL, "misfire": {"policy": "RUN_LATEST"}}
 SKIP = {**ALL, "misfire": {"policy": "SKIP"}}
 AWAY = [(at(9), at(9))]
 """A stop without duration: it delays nothing, but is the cause of what is late."""
 FAILS = {**ALL, "payload": {"do": "fail", "fails": 9}}
+
+
+def history(document: Document, *events: tuple[Operation, float, Document | None]) -> History:
+    """A job that was created at noon, with later events by the second. Answers take no time."""
+    made = History("000000000000", "job")
+    made.events.append(Event(Operation.CREATED, NOON, NOON, document))
+    for did, second, patch in events:
+        fresh = None if patch is None else {**made.document, **patch}
+        made.events.append(Event(did, at(second), at(second), fresh))
+    return made
 
 
 def iso(second: float) -> str:

@@ -16,16 +16,17 @@ from tests.soak.records import (
     FAILS,
     LATEST,
     accounted,
+    at,
     attempt,
     counted,
     execution_id,
+    history,
     iso,
     mark,
     marks_of,
     run,
     skipped,
 )
-from tests.soak.test_oracle import at, history
 
 
 def test_successful_runs_are_not_anomalies() -> None:

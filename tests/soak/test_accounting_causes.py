@@ -17,16 +17,17 @@ from tests.soak.records import (
     MINUTES,
     WORKERS,
     accounted,
+    at,
     attempt,
     counted,
     execution_id,
+    history,
     iso,
     mark,
     marks_of,
     run,
     skipped,
 )
-from tests.soak.test_oracle import at, history
 
 EVERY_MINUTE = {
     **ALL,

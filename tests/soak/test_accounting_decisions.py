@@ -12,16 +12,17 @@ from tests.soak.records import (
     LATEST,
     SKIP,
     accounted,
+    at,
     attempt,
     counted,
     execution_id,
+    history,
     iso,
     mark,
     marks_of,
     run,
     skipped,
 )
-from tests.soak.test_oracle import at, history
 
 
 def test_an_attempt_after_the_death_is_done_twice_unless_it_was_redriven() -> None:

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from tests.soak.oracle import Document, Event, History, Operation, never_fires, occurrences
-
-NOON = datetime(2026, 5, 24, 12, tzinfo=UTC)
-
-
-def at(seconds: float) -> datetime:
-    return NOON + timedelta(seconds=seconds)
-
-
-def history(document: Document, *events: tuple[Operation, float, Document | None]) -> History:
-    """A job that was created at noon, with later events by the second. Answers take no time."""
-    made = History("000000000000", "job")
-    made.events.append(Event(Operation.CREATED, NOON, NOON, document))
-    for did, second, patch in events:
-        fresh = None if patch is None else {**made.document, **patch}
-        made.events.append(Event(did, at(second), at(second), fresh))
-    return made
+from tests.soak.records import NOON, TEN, at, history
 
 
 def due(job: History, until: float, *, required: bool = True) -> list[int]:
     """The seconds after noon of the occurrences that must be (or may be) on record."""
     found = occurrences(job, at(until))
     return [int((one - NOON).total_seconds()) for one, o in found.items() if o.required is required]
-
-
-TEN = {"type": "INTERVAL", "schedule": "PT10S"}
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,7 @@ from nextfire.domain.due import DueEntry, FireEntry
 from nextfire.domain.run import Run
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_report import AuditReport
-from tests.builders import (
-    at,
-)
+from tests.builders import at
 from tests.fakes import InlineExecutor
 from tests.world import POOLS, World
 

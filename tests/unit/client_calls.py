@@ -6,9 +6,7 @@ from typing import Any
 import httpx2
 from botocore.credentials import Credentials  # noqa: TID251 - the caller's, made up
 
-from nextfire import (
-    Client,
-)
+from nextfire import Client
 from nextfire.client.signing import Signature
 
 REMOTE = "https://abc123.execute-api.eu-west-1.amazonaws.com"

@@ -9,12 +9,11 @@ import pytest
 from nextfire.domain.due import BackfillEntry
 from nextfire.domain.job import Job
 from nextfire.domain.run import Trigger
-from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_report import AuditReport
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import at
-from tests.fakes import InlineExecutor
-from tests.world import POOLS, World
+from tests.unit.auditing import auditor
+from tests.world import World
 
 
 @pytest.fixture
@@ -23,21 +22,7 @@ def world() -> World:
 
 
 def audit(world: World) -> AuditReport:
-    auditor = AuditJobs(
-        jobs=world.faults.through(world.jobs, "jobs"),
-        due=world.faults.through(world.due, "due"),
-        runs=world.faults.through(world.runs, "runs"),
-        queue=world.faults.through(world.queue, "queue"),
-        control=world.faults.through(world.control, "control"),
-        joins=world.joins,
-        clock=world.clock,
-        executor=InlineExecutor(),
-        pools=POOLS,
-        write_shards=1,
-        read_shards=1,
-        every=timedelta(days=1),
-    )
-    [report] = auditor.continue_audit(world.now + timedelta(minutes=14), restart=True)
+    [report] = auditor(world).continue_audit(world.now + timedelta(minutes=14), restart=True)
     return report
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.occurrences import JobState
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
-from tests.builders import (
-    RUN_ALL,
-)
+from tests.builders import RUN_ALL
 from tests.unit.auditing import advance_until, audit, delete_due_entries, fire_times, purge
 from tests.world import World
 

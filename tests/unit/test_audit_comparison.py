@@ -22,13 +22,7 @@ from nextfire.domain.ids import run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.audit import RECHECK_AFTER
-from tests.builders import (
-    NOON,
-    a_fire,
-    a_job,
-    at,
-    run_key,
-)
+from tests.builders import NOON, a_fire, a_job, at, run_key
 from tests.unit.auditing import DAY, MINUTE
 
 # Pure functions

@@ -6,19 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.audit import (
-    GRACE,
-)
+from nextfire.domain.audit import GRACE
 from nextfire.domain.due import DispatchEntry, FireEntry
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases.audit_report import AuditReport
 from tests.accounting import settle
-from tests.builders import (
-    a_message,
-    at,
-    run_key,
-)
+from tests.builders import a_message, at, claim_run, run_key
 from tests.unit.auditing import DAY, advance_until, audit, delete_due_entries, purge
 from tests.world import World
 
@@ -140,14 +134,12 @@ def test_a_job_whose_last_run_was_cancelled_long_after_it_was_due_is_completed_a
 def test_a_job_whose_last_run_has_not_ended_is_not_completed(world: World, *, lost: bool) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
-    world.runs.claim(
+    claim_run(
+        world.runs,
         a_message(job.run_key(at("12:00"))),
-        token="t",
-        worker="a",
-        pool="default",
-        job_revision=1,
-        now=world.now,
+        world.now,
         lease_until=at("13:00"),
+        worker="a",
     )
     if lost:
         purge(world)

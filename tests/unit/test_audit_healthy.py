@@ -10,10 +10,7 @@ from nextfire.domain.due import DispatchEntry, Slot
 from nextfire.domain.occurrences import JobState
 from nextfire.usecases.dispatch.gates import Shares
 from tests.accounting import assert_all_accounted_for, settle
-from tests.builders import (
-    RUN_ALL,
-    at,
-)
+from tests.builders import RUN_ALL, at
 from tests.unit.auditing import MINUTE, advance_until, audit, delete_due_entries, fire_times, forget
 from tests.world import World
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from nextfire.domain.run import Run, RunState
-from tests.builders import (
-    RUN_ALL,
-)
+from tests.builders import RUN_ALL
 from tests.unit.auditing import audit, purge
 from tests.world import World
 

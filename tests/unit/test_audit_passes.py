@@ -15,12 +15,7 @@ from nextfire.domain.zones import release
 from nextfire.usecases.audit import PAGE
 from nextfire.usecases.audit_report import AuditReport
 from tests.accounting import assert_all_accounted_for, settle
-from tests.builders import (
-    NOON,
-    RUN_ALL,
-    RUN_LATEST,
-    job_key,
-)
+from tests.builders import NOON, RUN_ALL, RUN_LATEST, job_key
 from tests.crons import LONG
 from tests.fakes import Killed
 from tests.unit.auditing import (
@@ -176,14 +171,7 @@ def dies_after(calls: int) -> bool:
     world.due.delete([s for s, e in world.due.items.items() if "broken" in str(e)])
     world.tick_and_work("12:26")
     once = run_counts(world)
-    world.faults.kill_after(calls)
-    try:
-        audit(world)
-    except Killed:
-        died = True
-    else:
-        died = False
-    world.faults.clear()
+    died = world.dies(calls, lambda: audit(world))
     world.tick()
     world.worker().work()
     audit(world, restart=False)

@@ -15,14 +15,7 @@ from nextfire.domain.retention import MIN_RETENTION
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.audit_report import AuditReport
 from tests.accounting import assert_all_accounted_for, covered, ran, records, settle
-from tests.builders import (
-    NOON,
-    RUN_ALL,
-    RUN_LATEST,
-    SKIP,
-    a_job,
-    at,
-)
+from tests.builders import NOON, RUN_ALL, RUN_LATEST, SKIP, a_job, at
 from tests.unit.auditing import DAY, advance_until, audit, auditor, forget, purge, run_counts
 from tests.world import World
 

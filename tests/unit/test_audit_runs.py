@@ -12,11 +12,7 @@ from nextfire.domain.ports.targets import AttemptResult, Hold
 from nextfire.domain.run import RunState
 from nextfire.domain.target import TargetKind
 from tests.accounting import settle
-from tests.builders import (
-    RUN_ALL,
-    SKIP,
-    at,
-)
+from tests.builders import RUN_ALL, SKIP, at
 from tests.fakes import Killed
 from tests.unit.auditing import (
     DAY,

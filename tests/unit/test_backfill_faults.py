@@ -16,9 +16,8 @@ from nextfire.usecases.manage_backfills import BackfillRange
 from tests.accounting import settle
 from tests.builders import MINUTELY, at
 from tests.crons import LONG
-from tests.fakes import Killed
 from tests.unit.backfilling import backfilled, begin, outstanding
-from tests.unit.test_calls_executed import HTTP, Calls
+from tests.unit.calling import HTTP, Calls
 from tests.world import World
 
 BEGINNING = "11:59:30"
@@ -157,16 +156,14 @@ def test_a_watcher_that_dies_anywhere_loses_none() -> None:
         world.tick()
         job = world.register(**MINUTELY)
         begin(world, job, "11:00", "11:12")
-        world.faults.kill_after(calls)
-        try:
+
+        def work(world: World = world) -> None:
             for _ in range(6):
                 world.tick()
                 world.advance(seconds=6)
                 world.worker().work()
-            over = True
-        except Killed:
-            over = False
-        world.faults.clear()
+
+        over = not world.dies(calls, work)
         world.new_watcher()
         settle(world)
         assert len(backfilled(world, job)) == 12, calls

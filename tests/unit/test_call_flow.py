@@ -12,13 +12,7 @@ from itertools import pairwise
 import pytest
 
 from nextfire.adapters.aws.clients import SystemClock
-from nextfire.domain.call_flow import (
-    WAIT_AT_MOST,
-    CallFlow,
-    WaitingRun,
-    enter,
-    leave,
-)
+from nextfire.domain.call_flow import WAIT_AT_MOST, CallFlow, WaitingRun, enter, leave
 from nextfire.domain.call_limit import BURST, CallLimit
 from nextfire.domain.endpoints import EndpointKey
 from nextfire.domain.errors import UnavailableError, UndecodableError

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
-from nextfire.domain.audit_repairs import sending
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.job import Job
 from nextfire.domain.ports.targets import Hold
@@ -20,9 +19,7 @@ from tests.builders import at
 from tests.fakes import Killed
 from tests.unit.auditing import purge
 from tests.unit.backfilling import backfilled, begin
-from tests.unit.limited import ONCE, a_world
-from tests.unit.sequencing import after
-from tests.unit.test_calls_executed import (
+from tests.unit.calling import (
     FAILED,
     HTTP,
     IN_A_MINUTE,
@@ -33,6 +30,8 @@ from tests.unit.test_calls_executed import (
     key,
     retries,
 )
+from tests.unit.limited import ONCE, a_world
+from tests.unit.sequencing import after
 from tests.world import World
 
 PAUSED = Hold(at("12:01"), "the endpoint is paused", since=at("11:00"))
@@ -254,7 +253,7 @@ def test_a_lost_run_whose_endpoint_is_paused_waits_for_a_dispatch_after_the_rece
     purge(world)
     calls.hold = replace(PAUSED, until=at("12:10"))
     world.at("12:02")
-    again = sending(job, key(job), pool="default", dispatch=2, now=world.now)
+    again = job.dispatch_entry(key(job), world.now, 2)
     world.due.put([again], world.now)
     world.tick()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.run import RunState
 from nextfire.usecases import read_sequence
 from tests.builders import at
-from tests.fakes import Killed
 from tests.unit.sequencing import after, chain, states
 from tests.world import World, started
 
@@ -145,13 +145,7 @@ def test_a_cancel_that_dies_anywhere_is_completed_by_a_repetition() -> None:
         jobs = chain(world, "a", "b", "c", "d")
         world.tick_at("12:00")
         world.worker().work_one()
-        world.faults.kill_after(calls)
-        killed = False
-        try:
-            world.cancel_sequence.cancel(key(jobs[1]), None)
-        except Killed:
-            killed = True
-        world.faults.clear()
+        killed = world.dies(calls, partial(world.cancel_sequence.cancel, key(jobs[1]), None))
 
         world.cancel_sequence.cancel(key(jobs[1]), None)
         world.worker().work()

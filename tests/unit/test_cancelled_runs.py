@@ -15,7 +15,7 @@ from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import record_outcome
 from nextfire.usecases.handled import Disposition
-from tests.builders import LEASE, at, run_key
+from tests.builders import LEASE, at, claim_run, run_key
 from tests.dispatched import FAILS, VANISHES, dispatched, outcomes
 from tests.fakes import Killed
 from tests.world import World
@@ -255,14 +255,13 @@ def test_a_deleted_job_s_run_under_a_live_lease_is_waited_for(world: World) -> N
     job = dispatched(world)
     delivery = world.worker("a").receive()
     assert delivery is not None
-    world.runs.claim(
+    claim_run(
+        world.runs,
         decode_message(delivery.body),
-        token="a",
-        worker="a",
-        pool="default",
-        job_revision=1,
-        now=world.now,
+        world.now,
         lease_until=at("12:00:40"),
+        worker="a",
+        token="a",
     )
     world.delete(job)
 

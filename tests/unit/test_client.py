@@ -10,10 +10,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from nextfire import (
-    ApiError,
-    JobRequest,
-)
+from nextfire import ApiError, JobRequest
 from nextfire.client import Bearer
 from nextfire.client.operations import up_to
 from nextfire.domain.occurrences import JobState

@@ -5,14 +5,7 @@ from collections.abc import Callable
 import httpx2
 import pytest
 
-from nextfire import (
-    ApiError,
-    Client,
-    ClientError,
-    RateLimited,
-    Unavailable,
-    UnreachableError,
-)
+from nextfire import ApiError, Client, ClientError, RateLimited, Unavailable, UnreachableError
 from tests.unit.client_calls import Api, Clock, client
 
 LOST = httpx2.ReadError("gone")

@@ -14,19 +14,16 @@ import pytest
 import nextfire
 import nextfire.client
 import nextfire.testing
-from nextfire import (
-    Client,
-    ClientError,
-    UnreachableError,
-)
+from nextfire import Client, ClientError, UnreachableError
 from nextfire.client.errors import BY_GATEWAY
 from nextfire.client.folder import write_private
+from tests.builders import key_text
 from tests.unit.client_calls import LOCAL, REMOTE, Api
 
 # The endpoint and the credentials
 
 
-KEY = f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}"
+KEY = key_text()
 
 
 @pytest.fixture

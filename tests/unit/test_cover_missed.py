@@ -15,7 +15,7 @@ from nextfire.domain.message import SkippedRange
 from nextfire.domain.missed import Missed
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.cover_missed import CoverResult, Recorded, cover_missed, record_missed
-from tests.builders import LEASE, NOON, UID, a_definition, a_fire, a_job, a_message, at, run_key
+from tests.builders import NOON, UID, a_definition, a_fire, a_job, a_message, at, claim_run, run_key
 from tests.fakes import Faults, MemoryRunStore
 
 JOB = a_job(since=at("05:30"))
@@ -34,15 +34,7 @@ def a_range(first: datetime, last: datetime, count: int, *, uid: str = UID) -> R
 
 
 def claim(runs: MemoryRunStore, scheduled_at: datetime, *, uid: str = UID) -> Run:
-    return runs.claim(
-        a_message(run_key(scheduled_at, uid=uid)),
-        token="t",
-        worker="w",
-        pool="default",
-        job_revision=1,
-        now=NOON,
-        lease_until=NOON + LEASE,
-    ).run
+    return claim_run(runs, a_message(run_key(scheduled_at, uid=uid)), NOON).run
 
 
 def test_a_range_covers_all_occurrences_if_none_has_a_record() -> None:

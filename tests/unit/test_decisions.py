@@ -8,25 +8,12 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.decisions import (
-    ClaimAction,
-    decide_claim,
-    decide_overlap,
-    decide_pickup,
-)
+from nextfire.domain.decisions import ClaimAction, decide_claim, decide_overlap, decide_pickup
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import Overlap, RetryPolicy
 from nextfire.domain.run import Run, RunState, Trigger
-from tests.builders import (
-    NOON,
-    SKIP,
-    a_job,
-    a_message,
-    a_run,
-    at,
-    run_key,
-)
+from tests.builders import NOON, SKIP, a_job, a_message, a_run, at, run_key
 
 POLICY = RetryPolicy(max_attempts=3, initial_delay_ms=10_000)
 

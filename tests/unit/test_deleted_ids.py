@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextfire.domain.errors import (
-    ConflictError,
-)
+from nextfire.domain.errors import ConflictError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState

@@ -12,7 +12,7 @@ from nextfire.domain.due import Slot
 from nextfire.domain.errors import UnavailableError
 from nextfire.usecases.dispatch.holding import BATCH
 from tests.builders import a_fire, a_retry, at, job_key, run_key
-from tests.fakes import InlineExecutor, Killed, LateExecutor
+from tests.fakes import InlineExecutor, LateExecutor
 from tests.unit.dispatching import a_broken_slot, joined_notes, times
 from tests.world import World
 
@@ -88,15 +88,8 @@ def dies_after(calls: int, executor: Executor) -> bool:
     world.register("once", type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.due.spoil(a_broken_slot("12:00:00.5"), tenant="acme", job_id="report")
     world.at("12:00:01")
-    world.faults.kill_after(calls)
-    try:
-        world.tick()
-    except Killed:
-        died = True
-    else:
-        died = False
+    died = world.dies(calls, world.tick)
 
-    world.faults.clear()
     world.new_watcher()
     world.tick_at("12:00:04")
 

@@ -21,16 +21,7 @@ from nextfire.domain.instants import MINUTE
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Trigger
 from nextfire.usecases.next_dispatch import next_dispatch
-from tests.builders import (
-    NOON,
-    RUN_ALL,
-    SKIP,
-    a_fire,
-    a_job,
-    a_retry,
-    at,
-    run_key,
-)
+from tests.builders import NOON, RUN_ALL, SKIP, a_fire, a_job, a_retry, at, run_key
 
 JOB = a_job(since=at("11:30"))
 LATER = at("12:00:01")

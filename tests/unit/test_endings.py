@@ -12,12 +12,7 @@ from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
 from nextfire.domain.endings import MIN_RETRY_DELAY, Ending, decide_ending
 from nextfire.domain.policies import Backoff, RetryPolicy
 from nextfire.domain.run import Run, RunState
-from tests.builders import (
-    NOON,
-    a_job,
-    a_run,
-    at,
-)
+from tests.builders import NOON, a_job, a_run, at
 
 POLICY = RetryPolicy(max_attempts=3, initial_delay_ms=10_000)
 

@@ -14,7 +14,7 @@ from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.find_run import FindRun
 from tests.builders import MINUTELY
-from tests.unit.test_calls_executed import UNAVAILABLE, Calls, dispatched
+from tests.unit.calling import UNAVAILABLE, Calls, dispatched
 from tests.world import World
 
 RECORDS = 200

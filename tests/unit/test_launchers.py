@@ -14,13 +14,7 @@ from pathlib import Path
 import pytest
 
 from nextfire.adapters.scripts import launchers, process_table
-from nextfire.adapters.scripts.launchers import (
-    AGAIN_AFTER,
-    LAUNCHERS,
-    OFTEN,
-    WINDOW,
-    Launchers,
-)
+from nextfire.adapters.scripts.launchers import AGAIN_AFTER, LAUNCHERS, OFTEN, WINDOW, Launchers
 from nextfire.adapters.scripts.launching import FAMILY, LauncherClient
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from nextfire.domain.attempt import Attempt
-from nextfire.domain.audit_repairs import sending
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import lost_hand_overs
@@ -175,7 +174,7 @@ def test_a_run_that_waits_is_not_handed_over_again(world: World) -> None:
     world.advance(days=1.5)
     key = b.run_key(at("12:00"))
     world.tick()
-    waits = sending(b, key, pool="default", dispatch=1, now=world.now + timedelta(seconds=30))
+    waits = b.dispatch_entry(key, world.now + timedelta(seconds=30), 1)
     world.due.put([waits], world.now)
 
     report = audit(world)

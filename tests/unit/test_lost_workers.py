@@ -13,7 +13,7 @@ from nextfire.domain.message import decode_message
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases.handled import Disposition, Handled
-from tests.builders import LEASE, at
+from tests.builders import LEASE, at, claim_run
 from tests.dispatched import FAILS, NOON_ONLY, VANISHES, dispatched, outcomes
 from tests.fakes import Killed, raise_killed
 from tests.world import World
@@ -154,15 +154,7 @@ def test_a_second_delivery_waits_for_the_lease_s_end(world: World) -> None:
     assert delivery is not None
     world.at("12:00:10")
     message = decode_message(delivery.body)
-    world.runs.claim(
-        message,
-        token="a",
-        worker="a",
-        pool="default",
-        job_revision=1,
-        now=world.now,
-        lease_until=at("12:01:30"),
-    )
+    claim_run(world.runs, message, world.now, lease_until=at("12:01:30"), worker="a", token="a")
 
     handled = world.worker("b").handle(delivery)
 
@@ -181,14 +173,7 @@ def test_a_worker_that_dies_anywhere_loses_nothing(script: dict[str, object]) ->
         job = dispatched(world, **NOON_ONLY, retryPolicy={"maxAttempts": 2})
         for _ in range(3):
             world.script(**script)
-        world.faults.kill_after(calls)
-        try:
-            world.worker("a").work_one()
-        except Killed:
-            died = True
-        else:
-            died = False
-        world.faults.clear()
+        died = world.dies(calls, world.worker("a").work_one)
         for _ in range(20):
             world.advance(seconds=30)
             world.tick()

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.errors import (
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
-    UnavailableError,
-)
+from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.instants import to_ms
 from nextfire.domain.occurrences import JobState
 from tests.builders import a_fire, at, job_key

@@ -13,7 +13,7 @@ import pytest
 from tests.accounting import assert_all_accounted_for, ran, settle
 from tests.builders import MINUTELY, RUN_LATEST, SKIP, at
 from tests.crons import LONG
-from tests.fakes import InlineExecutor, Killed, LateExecutor
+from tests.fakes import InlineExecutor, LateExecutor
 from tests.unit.misfires import JITTERED, POLICIES, outage, tick_through_faults
 from tests.world import World
 
@@ -31,15 +31,13 @@ def dies_after(
     world.register("once", type="ONCE", schedule="2026-05-24T12:05:00Z", misfire=misfire)
     world.tick()
     outage(world, until="12:08:30")
-    world.faults.kill_after(calls)
-    died = False
-    try:
+
+    def catch_up() -> None:
         for _ in range(4):
             world.tick()
             world.advance(seconds=1)
-    except Killed:
-        died = True
-    world.faults.clear()
+
+    died = world.dies(calls, catch_up)
     world.new_watcher()
     world.advance(seconds=3)
     settle(world)

@@ -13,7 +13,6 @@ from nextfire.domain.run import Run, RunState
 from nextfire.usecases.handled import Disposition
 from tests.builders import at
 from tests.dispatched import FAILS
-from tests.fakes import Killed
 from tests.world import World
 
 
@@ -70,16 +69,9 @@ def test_a_worker_that_dies_anywhere_loses_nothing_of_what_was_missed(
         job = sent_late(world, retryPolicy={"maxAttempts": 2})
         for _ in range(3):
             world.script(**script)
-        world.faults.kill_after(calls)
-        try:
-            world.worker("a").work_one()
-        except Killed:
-            died = True
-        else:
-            died = False
+        died = world.dies(calls, world.worker("a").work_one)
         claimed = any(run.state is not RunState.SKIPPED for run in world.runs.all.values())
         assert not claimed or recorded(world)[0] == "12:00 SKIPPED (2)"
-        world.faults.clear()
         for _ in range(20):
             world.advance(seconds=30)
             world.tick()

@@ -9,28 +9,14 @@ import pytest
 
 from nextfire.domain import due_decisions
 from nextfire.domain.due import FireEntry
-from nextfire.domain.due_decisions import (
-    Cover,
-    Fire,
-    decide_due,
-)
+from nextfire.domain.due_decisions import Cover, Fire, decide_due
 from nextfire.domain.job import Job
 from nextfire.domain.message import MAX_RANGES
 from nextfire.domain.misfire import MISFIRE_AFTER, decide_misfire
 from nextfire.domain.missed import Missed
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy
-from tests.builders import (
-    NOON,
-    RUN_ALL,
-    RUN_LATEST,
-    SKIP,
-    a_definition,
-    a_fire,
-    a_job,
-    at,
-    run_key,
-)
+from tests.builders import NOON, RUN_ALL, RUN_LATEST, SKIP, a_definition, a_fire, a_job, at, run_key
 
 # Misfires
 

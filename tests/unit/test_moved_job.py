@@ -26,7 +26,7 @@ from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.read_logs import ReadLogs
 from tests.builders import LEASE, at, run_key
 from tests.dispatched import dispatched
-from tests.unit.test_calls_executed import Calls
+from tests.unit.calling import Calls
 from tests.world import BUCKET, World
 
 LARGE = b'"' + b"x" * 10_000 + b'"'

@@ -38,6 +38,18 @@ def run_past_the_next(world: World) -> None:
     assert ticked
 
 
+BEGUN = pytest.mark.parametrize(
+    ("overlap", "first", "second"),
+    [
+        ("ALLOW", RAN, RAN),
+        ("QUEUE", RAN, RAN),
+        ("SKIP", RAN, SKIPPED),
+        ("REPLACE", REPLACED, RAN),
+    ],
+)
+"""What becomes of a predecessor that has begun, and of its successor."""
+
+
 @pytest.mark.parametrize(
     ("overlap", "first", "second"),
     [
@@ -61,15 +73,7 @@ def test_the_predecessor_is_queued(world: World, overlap: str, first: str, secon
     assert_all_accounted_for(world, job)
 
 
-@pytest.mark.parametrize(
-    ("overlap", "first", "second"),
-    [
-        ("ALLOW", RAN, RAN),
-        ("QUEUE", RAN, RAN),
-        ("SKIP", RAN, SKIPPED),
-        ("REPLACE", REPLACED, RAN),
-    ],
-)
+@BEGUN
 def test_the_predecessor_is_running(world: World, overlap: str, first: str, second: str) -> None:
     job = world.register(**MINUTELY, overlap=overlap, endAt="2026-05-24T12:01:00Z")
     world.tick_at("12:00")
@@ -86,15 +90,7 @@ def test_the_predecessor_is_running(world: World, overlap: str, first: str, seco
     assert_all_accounted_for(world, job)
 
 
-@pytest.mark.parametrize(
-    ("overlap", "first", "second"),
-    [
-        ("ALLOW", RAN, RAN),
-        ("QUEUE", RAN, RAN),
-        ("SKIP", RAN, SKIPPED),
-        ("REPLACE", REPLACED, RAN),
-    ],
-)
+@BEGUN
 def test_the_predecessor_waits_for_its_retry(
     world: World, overlap: str, first: str, second: str
 ) -> None:

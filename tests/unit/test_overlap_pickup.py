@@ -11,7 +11,6 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from tests.accounting import assert_all_accounted_for, ran, settle
 from tests.builders import MINUTELY, RUN_ALL
-from tests.fakes import Killed
 from tests.unit.overlapping import EXCLUSIVE, lose_the_worker
 from tests.world import World
 
@@ -123,12 +122,7 @@ def test_a_worker_that_dies_anywhere_while_it_skips_loses_nothing(calls: int) ->
     )
     world.tick_at("12:00")
     world.at("12:00:20")
-    world.faults.kill_after(calls)
-    try:
-        world.worker().work()
-    except Killed:
-        world.faults.clear()
-    world.faults.clear()
+    world.dies(calls, world.worker().work)
 
     settle(world)
 

@@ -11,8 +11,8 @@ from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
 from tests.accounting import assert_all_accounted_for, ran, settle
-from tests.builders import LEASE, MINUTELY, RUN_ALL, SKIP, a_message, at
-from tests.fakes import InlineExecutor, Killed
+from tests.builders import MINUTELY, RUN_ALL, SKIP, a_message, at, claim_run
+from tests.fakes import InlineExecutor
 from tests.unit.overlapping import EXCLUSIVE, RAN, REPLACED, SKIPPED, end_of, lose_the_worker
 from tests.world import World
 
@@ -33,14 +33,7 @@ def replaced_at(calls: int) -> bool:
     world.script(exit_code=1)
     world.worker().work_one()
     world.at("12:01")
-    world.faults.kill_after(calls)
-    try:
-        world.tick()
-    except Killed:
-        died = True
-    else:
-        died = False
-    world.faults.clear()
+    died = world.dies(calls, world.tick)
     world.new_watcher()
     world.tick_at("12:01:03")
     assert end_of(world, job, "12:00")[0] == REPLACED
@@ -166,15 +159,7 @@ def test_a_cancelled_run_between_does_not_keep_the_newest_from_replacing(world: 
 
 def claimed(world: World, job: Job, time: str) -> Run:
     """The record of a run that a worker has just claimed."""
-    return world.runs.claim(
-        a_message(job.run_key(at(time))),
-        token="t",
-        worker="a",
-        pool="default",
-        job_revision=1,
-        now=world.now,
-        lease_until=world.now + LEASE,
-    ).run
+    return claim_run(world.runs, a_message(job.run_key(at(time))), world.now, worker="a").run
 
 
 def test_a_cancelled_run_between_does_not_hide_one_that_waits_for_its_retry(world: World) -> None:

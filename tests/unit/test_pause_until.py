@@ -15,7 +15,6 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.schedule import MAX_DELAY
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP, at
-from tests.fakes import Killed
 from tests.unit.auditing import audit, delete_due_entries
 from tests.world import World
 
@@ -179,18 +178,13 @@ def test_a_watcher_that_dies_anywhere_resumes_once() -> None:
         job = world.register(**MINUTELY, misfire=RUN_LATEST)
         pause(world, job)
         world.at("12:01:30")
-        world.faults.kill_after(calls)
-        try:
-            world.tick()
-        except Killed:
-            world.faults.clear()
-            world.new_watcher()
-            settle(world)
-            assert world.job(job.key).revision == 3, calls
-            assert_all_accounted_for(world, job)
-        else:
+        if not world.dies(calls, world.tick):
             assert calls > 5
             return
+        world.new_watcher()
+        settle(world)
+        assert world.job(job.key).revision == 3, calls
+        assert_all_accounted_for(world, job)
     raise AssertionError("the watcher was killed in every attempt")
 
 

@@ -16,13 +16,7 @@ from nextfire.usecases import read_logs
 from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.read_logs import ReadLogs
 from tests.builders import NOON, run_key
-from tests.fakes import (
-    Clock,
-    MemoryDueStore,
-    MemoryJobStore,
-    MemoryRunFiles,
-    MemoryRunStore,
-)
+from tests.fakes import Clock, MemoryDueStore, MemoryJobStore, MemoryRunFiles, MemoryRunStore
 
 KEY = run_key()
 FOLDER = RunFolder(KEY, "default")

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from nextfire.domain.target import TargetKind
+from tests.unit.calling import FAILED, HTTP, OK, UNAVAILABLE, Calls, dispatched
 from tests.unit.redriving import DEAD, SKIPPED, SUCCEEDED, redrive, work
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
-from tests.unit.test_calls_executed import FAILED, HTTP, OK, UNAVAILABLE, Calls, dispatched
 from tests.unit.test_sequence_deadlines import HOUR, timed_chain
 from tests.world import World
 

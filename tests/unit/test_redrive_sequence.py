@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from nextfire.domain.run import RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases import hand_over
 from tests.builders import a_message, at
-from tests.fakes import Killed
+from tests.unit.calling import HTTP, IN_A_MINUTE, OK, UNAVAILABLE, Calls
 from tests.unit.redriving import (
     DEAD,
     FOLLOW,
@@ -28,7 +29,6 @@ from tests.unit.redriving import (
     work,
 )
 from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
-from tests.unit.test_calls_executed import HTTP, IN_A_MINUTE, OK, UNAVAILABLE, Calls
 from tests.world import World, started
 
 BEGINNING = "11:58:30"
@@ -298,13 +298,7 @@ def test_a_redrive_that_dies_anywhere_is_completed_by_a_repetition() -> None:
         world = started(BEGINNING)
         jobs = cleanup_after_failure(world)
         world.advance(seconds=30)
-        world.faults.kill_after(calls)
-        killed = False
-        try:
-            redrive(world, jobs[0], "b", downstream=True)
-        except Killed:
-            killed = True
-        world.faults.clear()
+        killed = world.dies(calls, partial(redrive, world, jobs[0], "b", downstream=True))
         first_died = world.run(jobs[1], "12:00").state is DEAD
 
         redrive(world, jobs[0], "b", downstream=True)

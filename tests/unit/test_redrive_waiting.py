@@ -20,10 +20,10 @@ from nextfire.domain.run import RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
 from tests.builders import at
+from tests.unit.calling import HTTP, Calls, dispatched, key
 from tests.unit.limited import ONCE, a_world
 from tests.unit.requested import MANUAL, run_now, stored
 from tests.unit.sequencing import ONE_ATTEMPT, after
-from tests.unit.test_calls_executed import HTTP, Calls, dispatched, key
 from tests.world import World
 
 

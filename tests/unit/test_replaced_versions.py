@@ -6,9 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.errors import (
-    ConflictError,
-)
+from nextfire.domain.errors import ConflictError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import MAX_REPLACED
 from nextfire.domain.run import RunState

@@ -14,7 +14,7 @@ from nextfire.domain.ids import RunFolder
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.run_supervisor import CANCEL_CHECK_EVERY, Host, RunSupervisor
-from tests.builders import LEASE, NOON, a_message
+from tests.builders import LEASE, NOON, a_message, claim_run
 from tests.fakes import Clock, MemoryRunFiles, MemoryRunStore
 
 
@@ -37,15 +37,7 @@ class Harness:
     def __init__(self, *, fence: int = 1, hidden_longer: bool = False) -> None:
         self.clock = Clock(NOON)
         self.runs, self.files, self.log = MemoryRunStore(), MemoryRunFiles(), Log()
-        claimed = self.runs.claim(
-            a_message(),
-            token="t",
-            worker="a",
-            pool="default",
-            job_revision=1,
-            now=NOON,
-            lease_until=NOON + LEASE,
-        ).run
+        claimed = claim_run(self.runs, a_message(), NOON, worker="a").run
         self.run = self.store(replace(claimed, fence=fence))
         log: Any = self.log
         host = Host(log, lambda: False, LEASE, hidden_longer)

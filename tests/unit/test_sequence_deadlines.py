@@ -19,8 +19,8 @@ from nextfire.domain.target import TargetKind
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import a_run, at
 from tests.dispatched import VANISHES
+from tests.unit.calling import FAILED, HTTP, OK, UNAVAILABLE, Calls
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
-from tests.unit.test_calls_executed import FAILED, HTTP, OK, UNAVAILABLE, Calls
 from tests.world import World
 
 BEGINNING = "11:58:30"

@@ -22,7 +22,6 @@ from nextfire.usecases import read_sequence as reading
 from nextfire.usecases.find_run import PendingOccurrence
 from nextfire.usecases.read_sequence import read_sequence
 from tests.builders import at
-from tests.fakes import Killed
 from tests.unit.sequencing import ONE_ATTEMPT, after, chain, diamond, states
 from tests.world import World
 
@@ -120,13 +119,7 @@ def test_a_worker_that_dies_anywhere_loses_no_link() -> None:
         world.tick()
         jobs = [*diamond(world), world.register("e", **after("d"))]
         world.tick_at("12:00")
-        world.faults.kill_after(calls)
-        killed = False
-        try:
-            world.worker("a").work()
-        except Killed:
-            killed = True
-        world.faults.clear()
+        killed = world.dies(calls, world.worker("a").work)
         for _ in range(6):
             world.advance(seconds=61)
             world.tick()

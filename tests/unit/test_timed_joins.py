@@ -333,13 +333,8 @@ def test_an_executor_that_dies_anywhere_loses_nothing(which: dict[str, Any]) -> 
         world.register("a")
         b = world.register("b", **cron(HOURLY, **which))
         world.tick_at("12:00")
-        world.faults.kill_after(calls)
-        try:
-            world.worker("x").work()
-            died = False
-        except Killed:
-            calls += 1
-        world.faults.clear()
+        died = world.dies(calls, world.worker("x").work)
+        calls += died
         for _ in range(4):
             world.advance(seconds=61)
             world.tick()

@@ -8,7 +8,6 @@ from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.run import RunState
 from nextfire.usecases.timed_runs import TimedRuns
-from tests.fakes import Killed
 from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World
 
@@ -126,13 +125,8 @@ def test_an_executor_that_dies_anywhere_loses_nothing() -> None:
         world.jobs.spoil(jobs[0].key)
         world.script(exit_code=1)
         world.tick_at("12:00")
-        world.faults.kill_after(calls)
-        try:
-            world.worker("x").work()
-            died = False
-        except Killed:
-            calls += 1
-        world.faults.clear()
+        died = world.dies(calls, world.worker("x").work)
+        calls += died
         world.tick_and_work("12:01", "12:02")
         world.jobs.repair(jobs[0].key)
         world.tick_and_work("12:15", "12:16", "12:17", "12:18")

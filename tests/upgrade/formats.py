@@ -17,18 +17,7 @@ from nextfire.domain.due import BackfillEntry, ResumeEntry, StoredEntry
 from nextfire.domain.endpoints import Endpoint, EndpointKey
 from nextfire.domain.message import SkippedRange, decode_message
 from nextfire.domain.run import RunState
-from tests.builders import (
-    NOON,
-    UID,
-    a_fire,
-    a_job,
-    a_message,
-    a_retry,
-    a_run,
-    at,
-    job_key,
-    run_key,
-)
+from tests.builders import NOON, UID, a_fire, a_job, a_message, a_retry, a_run, at, job_key, run_key
 
 FROZEN = Path(__file__).with_name("release-0.json")
 """The formats of this release, one document for each name in `FORMATS`. Do not change a document:

@@ -26,13 +26,7 @@ from tests.e2e.conftest import ROOT
 from tests.e2e.user import COUNTING, Document, User, instant, soon, until
 from tests.places import host_folder
 from tests.snapshot import Snapshot
-from tests.upgrade.deployed import (
-    HELD,
-    LEASE,
-    SETTINGS,
-    ChangingStack,
-    processes_under,
-)
+from tests.upgrade.deployed import HELD, LEASE, SETTINGS, ChangingStack, processes_under
 from tests.upgrade.earlier import checkout
 
 pytestmark = pytest.mark.skipif(not LONG, reason="takes minutes: make test-long")

@@ -32,13 +32,7 @@ from nextfire_cli.local.processes import (
 )
 from nextfire_cli.local.stack_file import StackFile
 from nextfire_cli.local.stack_info import LocalInfo
-from nextfire_cli.local.state import (
-    LocalStackError,
-    Report,
-    check_state,
-    locked,
-    tail,
-)
+from nextfire_cli.local.state import LocalStackError, Report, check_state, locked, tail
 
 if TYPE_CHECKING:
     from nextfire.adapters.sqlite.database import Database

@@ -34,12 +34,7 @@ from nextfire_cli.local.stack_file import StackFile
 from nextfire_cli.local.stack_info import Deaths, StackInfo, parts
 from nextfire_cli.local.stand_in import NAME as STAND_IN
 from nextfire_cli.local.stand_in import StandIn
-from nextfire_cli.local.state import (
-    LocalStackError,
-    Report,
-    check_state,
-    locked,
-)
+from nextfire_cli.local.state import LocalStackError, Report, check_state, locked
 
 _WORKER_GRACE = timedelta(seconds=10)
 _EMULATOR_GRACE = timedelta(minutes=2)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
-from pydantic import Field
 
 from functions.api.app import log_unreadable, tenant
 from functions.api.idempotency import once
@@ -21,18 +19,17 @@ from functions.api.operation import area, operation
 from functions.api.preconditions import IfMatch, IfNoneMatch, is_any, must_exist, versions
 from functions.api.requests import (
     REASON_EXAMPLE,
-    UTC_NOTE,
     Cursor,
     JobId,
     Limit,
+    PauseRequest,
     Reason,
     read_as,
-    read_utc,
     reading,
 )
 from functions.api.respond import respond
 from functions.api.services import now, services
-from nextfire.domain.definition import InstantText, JobDefinition
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.document import Document, with_unknown
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import InvalidInputError, NextfireError
@@ -47,20 +44,6 @@ from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.list_jobs import JobFilter
 from nextfire.usecases.list_jobs import list_jobs as find_jobs
 from nextfire.usecases.read_parents import in_batches, read_above
-
-
-class PauseRequest(Document):
-    """Pause a job until `until`, or until it is resumed if `until` is absent."""
-
-    reason: Reason = None
-    until: InstantText | None = Field(default=None, description=UTC_NOTE)
-
-    @property
-    def ends_at(self) -> datetime | None:
-        """Raises:
-        InvalidInputError: `until` is not an instant.
-        """
-        return None if self.until is None else read_utc(self.until, "until")
 
 
 class DrainRequest(Document):

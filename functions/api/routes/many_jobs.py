@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -17,10 +16,10 @@ from functions.api.idempotency import once, skip_storing_response
 from functions.api.job_requests import CRON_JOB_EXAMPLE, SHORT_JOB_EXAMPLE, JobRequest, read_job
 from functions.api.operation import WORKS_FOR, area, operation
 from functions.api.problems import from_validation, problem_of
-from functions.api.requests import UTC_NOTE, Reason, body_example, read_utc, reading
+from functions.api.requests import PauseRequest, body_example, reading
 from functions.api.respond import respond
 from functions.api.services import now, services
-from nextfire.domain.definition import MAX_LABELS, InstantText, LabelKey, LabelValue
+from nextfire.domain.definition import MAX_LABELS, LabelKey, LabelValue
 from nextfire.domain.document import Document, document_error
 from nextfire.domain.errors import InvalidInputError, NextfireError, UndecodableError
 from nextfire.domain.ids import JobKey
@@ -101,18 +100,8 @@ class SelectingRequest(Document):
     progress_token: Annotated[str, Field(max_length=1024)] | None = None
 
 
-class PauseManyRequest(SelectingRequest):
+class PauseManyRequest(PauseRequest, SelectingRequest):
     """Pause the jobs until `until`, or until they are resumed if `until` is absent."""
-
-    reason: Reason = None
-    until: InstantText | None = Field(default=None, description=UTC_NOTE)
-
-    @property
-    def ends_at(self) -> datetime | None:
-        """Raises:
-        InvalidInputError: `until` is not an instant.
-        """
-        return None if self.until is None else read_utc(self.until, "until")
 
 
 class ResumeManyRequest(SelectingRequest):

@@ -10,16 +10,8 @@ from nextfire.client.operations import Instant, Operations, job_path, pages
 from nextfire.client.requests import JobRequest, PreviewRequest, sent, without_none
 from nextfire.domain.backfill import Order
 from nextfire.domain.occurrences import JobState
-from nextfire.responses.executions import (
-    ExecutionResponse,
-)
-from nextfire.responses.jobs import (
-    BackfillResponse,
-    JobDetail,
-    JobPage,
-    JobResponse,
-    UpcomingList,
-)
+from nextfire.responses.executions import ExecutionResponse
+from nextfire.responses.jobs import BackfillResponse, JobDetail, JobPage, JobResponse, UpcomingList
 from nextfire.responses.many_jobs import BatchResponse, ManyResponse
 
 _ABSENT: Any = object()

@@ -8,9 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from nextfire.domain.audit import Comparison, Missing
-from nextfire.domain.due import DispatchEntry, FireEntry, ResumeEntry
-from nextfire.domain.ids import RunKey
-from nextfire.domain.instants import MOMENT, cut
+from nextfire.domain.due import FireEntry, ResumeEntry
+from nextfire.domain.instants import MOMENT
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.schedule import UNTIMED
@@ -74,17 +73,3 @@ def restored(
     if first is None or first >= following.occurs_at:
         return following
     return job.fire_entry(first, job.ordinal(first))
-
-
-def sending(job: Job, run: RunKey, *, pool: str, dispatch: int, now: datetime) -> DispatchEntry:
-    """The due entry that sends *run*. Does not affect the chain of the job."""
-    return DispatchEntry(
-        run.job,
-        run.uid,
-        cut(now),
-        run.run_id,
-        dispatch,
-        pool,
-        rank=job.definition.priority.rank,
-        exclusive=job.exclusive,
-    )

@@ -9,7 +9,7 @@ from typing import Any
 from nextfire.dataclass import dataclass, field, replace
 from nextfire.domain.backfill import Backfill
 from nextfire.domain.definition import JobDefinition, WhenDocument
-from nextfire.domain.due import BackfillEntry, FireEntry, ResumeEntry
+from nextfire.domain.due import BackfillEntry, DispatchEntry, FireEntry, ResumeEntry
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.occurrences import JobState, Occurrences
@@ -216,6 +216,23 @@ class Job(Occurrences):
     def run_key(self, scheduled_at: datetime) -> RunKey:
         """The key of its run that is scheduled for *scheduled_at*."""
         return RunKey(self.key, run_id(self.uid, scheduled_at))
+
+    def dispatch_entry(
+        self, run: RunKey, at: datetime, dispatch: int, *, pool: str | None = None
+    ) -> DispatchEntry:
+        """Return the due entry that sends the dispatch number *dispatch* of *run*, to *pool* or the
+        current pool. Does not affect the chain of the job.
+        """
+        return DispatchEntry(
+            run.job,
+            run.uid,
+            cut(at),
+            run.run_id,
+            dispatch,
+            pool or self.definition.target.pool,
+            rank=self.definition.priority.rank,
+            exclusive=self.exclusive,
+        )
 
     @property
     def version(self) -> str:

@@ -14,12 +14,7 @@ from nextfire.domain.cancel_plan import CancelAction
 from nextfire.domain.ids import RunKey
 from nextfire.domain.redrive_plan import RedriveAction
 from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.domain.run_graph import (
-    MAX_PARENTS_SHOWN,
-    MAX_REASONS_SHOWN,
-    NodeLimit,
-    RunNode,
-)
+from nextfire.domain.run_graph import MAX_PARENTS_SHOWN, MAX_REASONS_SHOWN, NodeLimit, RunNode
 from nextfire.responses.base import UNREADABLE, ApiResponse, Json, field, one_line
 from nextfire.responses.watchers import WatcherResponse
 

@@ -45,19 +45,9 @@ class AuditReport:
         return self.restored + self.resent + self.covered + self.revived + self.completed
 
     def __iadd__(self, other: AuditReport) -> Self:
-        self.jobs += other.jobs
-        self.restored += other.restored
-        self.resent += other.resent
-        self.covered += other.covered
-        self.revived += other.revived
-        self.completed += other.completed
-        self.waiting += other.waiting
-        self.behind += other.behind
-        self.quarantined += other.quarantined
-        self.removed += other.removed
-        self.done = other.done
-        self.overdue = other.overdue
-        self.notes += other.notes
+        for name in set(self.__slots__) - {"done", "overdue"}:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.done, self.overdue = other.done, other.overdue
         return self
 
 

@@ -18,7 +18,7 @@ from nextfire.domain.audit import (
     spans,
 )
 from nextfire.domain.audit_pass import LOOK_BACK_AT_MOST
-from nextfire.domain.audit_repairs import first_of, lost_part, restored, sending
+from nextfire.domain.audit_repairs import first_of, lost_part, restored
 from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.due_decisions import Cover
@@ -193,7 +193,7 @@ class JobVisits:
         report.waiting += missing.count - (lost.count if lost else 0)
         if lost is None:
             return
-        owner, pool = lost.owner, lost.owner.definition.target.pool
+        owner = lost.owner
         sends: list[DispatchEntry] = []
         entry: FireEntry | None = first_of(lost)
         while entry is not None and len(sends) < SENT_AT_MOST - report.resent:
@@ -201,12 +201,12 @@ class JobVisits:
             key = owner.run_key(entry.occurs_at)
             if owner.definition.after:
                 if not waits_for_parents(self._joins, key, now):
-                    sends.append(sending(owner, key, pool=pool, dispatch=TIME_DISPATCH, now=now))
+                    sends.append(owner.dispatch_entry(key, now, TIME_DISPATCH))
                 entry = successor
                 continue
             missed, reason = decide_misfire(entry, owner, successor, now)
             if missed is None:
-                sends.append(sending(owner, key, pool=pool, dispatch=1, now=now))
+                sends.append(owner.dispatch_entry(key, now, 1))
                 entry = successor
                 continue
             decision = Cover(
@@ -233,14 +233,11 @@ class JobVisits:
         """Send runs again whose message was lost, to their job's current pool. Dispatch numbers
         are never reused: the new dispatch is one higher.
         """
-        sends, notes, pool = [], [], job.definition.target.pool
+        sends, notes = [], []
         for run in found.stuck:
             # A redriven or retried run may be in a different pool than its last attempt.
             if found.is_lost(run, queue_is_empty=table.is_empty(job, since, run.pool)):
-                next_dispatch = run.dispatch + 1
-                sends.append(
-                    sending(job, run.key, pool=pool, dispatch=next_dispatch, now=found.now)
-                )
+                sends.append(job.dispatch_entry(run.key, found.now, run.dispatch + 1))
                 notes.append(
                     f"{run.key.execution_id}: {run.state}, without a message or worker; sent again"
                 )

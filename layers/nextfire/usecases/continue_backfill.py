@@ -6,7 +6,6 @@ from datetime import datetime
 
 from nextfire.dataclass import dataclass, replace
 from nextfire.domain.audit import GRACE, claimable_since
-from nextfire.domain.audit_repairs import sending
 from nextfire.domain.backfill import Backfill
 from nextfire.domain.decisions import range_over
 from nextfire.domain.due import BackfillEntry
@@ -98,8 +97,8 @@ class ContinueBackfill:
             request_reason=asked.reason,
             not_before=now,  # start of its wait; its own instant is long past
         )
-        entry = sending(job, key, pool=job.definition.target.pool, dispatch=1, now=now)
-        return self.runs.request(run, replace(entry, trigger=Trigger.BACKFILL), now).run
+        entry = replace(job.dispatch_entry(key, now, 1), trigger=Trigger.BACKFILL)
+        return self.runs.request(run, entry, now).run
 
     def _revive(self, job: Job, run: Run) -> None:
         """Send *run* again if no worker has it. The auditor does not look back this far. It may
@@ -117,7 +116,7 @@ class ContinueBackfill:
         pool = run.pool or job.definition.target.pool
         if self.queue.backlog(pool) == 0:
             # The instant is derived, so that a repetition produces the same entry.
-            entry = sending(job, run.key, pool=pool, dispatch=run.dispatch + 1, now=since + wait)
+            entry = job.dispatch_entry(run.key, since + wait, run.dispatch + 1, pool=pool)
             self.due.put([entry], now)
 
     def _complete(self, job: Job) -> bool:

@@ -10,7 +10,6 @@ from datetime import datetime
 from itertools import islice
 
 from nextfire.domain.audit import GRACE, RECORDS_AT_MOST, WAITS_AT_MOST
-from nextfire.domain.audit_repairs import sending
 from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UndecodableError
@@ -72,16 +71,7 @@ def lost_hand_overs(
 
 def repeated(lost: Iterable[tuple[Job, Run]], now: datetime) -> list[DispatchEntry]:
     """The entries that hand the runs *lost* over again."""
-    return [
-        sending(
-            parent,
-            run.key,
-            pool=parent.definition.target.pool,
-            dispatch=HAND_OVER_DISPATCH,
-            now=now,
-        )
-        for parent, run in lost
-    ]
+    return [parent.dispatch_entry(run.key, now, HAND_OVER_DISPATCH) for parent, run in lost]
 
 
 def join_ends(child: Job, lost: Iterable[tuple[Job, Run]], now: datetime) -> list[DispatchEntry]:
@@ -89,8 +79,8 @@ def join_ends(child: Job, lost: Iterable[tuple[Job, Run]], now: datetime) -> lis
     if len(child.definition.after) == 1:
         return []
     keys = {child.run_key(run.key.scheduled_at) for _, run in lost}
-    pool, end, at = child.definition.target.pool, JOIN_END_DISPATCH, now + GRACE
-    return [sending(child, key, pool=pool, dispatch=end, now=at) for key in sorted(keys, key=str)]
+    end, at = JOIN_END_DISPATCH, now + GRACE
+    return [child.dispatch_entry(key, at, end) for key in sorted(keys, key=str)]
 
 
 def _between(runs: RunStore, job: Job, first: datetime, last: datetime) -> Iterator[Run]:

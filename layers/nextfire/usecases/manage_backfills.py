@@ -7,11 +7,7 @@ from datetime import datetime
 
 from nextfire.dataclass import dataclass, replace
 from nextfire.domain.backfill import MOST, Backfill, Order
-from nextfire.domain.errors import (
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
-)
+from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import MOMENT, cut, isoformat
 from nextfire.domain.job import Job

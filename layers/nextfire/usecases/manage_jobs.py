@@ -8,12 +8,7 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
 from nextfire.domain.due import FireEntry, ResumeEntry
-from nextfire.domain.errors import (
-    ChangedError,
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
-)
+from nextfire.domain.errors import ChangedError, ConflictError, InvalidInputError, NotFoundError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import MOMENT, cut, isoformat, to_ms
 from nextfire.domain.job import Job

@@ -8,11 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from nextfire.dataclass import dataclass
-from nextfire.domain.due import DispatchEntry
-from nextfire.domain.errors import (
-    ConflictError,
-    NextfireError,
-)
+from nextfire.domain.errors import ConflictError, NextfireError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
@@ -25,7 +21,7 @@ from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.find_run import FindRun, PendingOccurrence
 from nextfire.usecases.list_runs import that_fit
-from nextfire.usecases.request_runs import pool_of
+from nextfire.usecases.request_runs import check_pool
 
 CANCELLED = "cancelled on request"
 REDRIVEN = "redriven on request"
@@ -228,20 +224,10 @@ class ManageRuns:
             raise _not_dead(run.state)
         if job is None or job.uid != run.key.uid or job.state is JobState.CANCELLED:
             raise ConflictError(*JOB_DELETED)
-        pool = pool_of(job, self._pools)
+        check_pool(job, self._pools)
         now = cut(self._clock.now())
         to = run.redriven(reason, now)
-        entry = DispatchEntry(
-            run.key.job,
-            run.key.uid,
-            now,
-            run.key.run_id,
-            to.dispatch,
-            pool,
-            rank=job.definition.priority.rank,
-            exclusive=job.exclusive,
-        )
-        claim = self._runs.redrive(to, entry, now)
+        claim = self._runs.redrive(to, job.dispatch_entry(run.key, now, to.dispatch), now)
         if not claim.taken:
             raise _not_dead(claim.run.state)
         return claim.run

@@ -8,12 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from nextfire.domain.edges import Which
-from nextfire.domain.errors import (
-    ConflictError,
-    NotFoundError,
-    UnavailableError,
-    UndecodableError,
-)
+from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.job_versions import has_occurrence, version_at

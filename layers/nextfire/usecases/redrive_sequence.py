@@ -26,7 +26,7 @@ from nextfire.domain.run_graph import RunNode
 from nextfire.usecases.manage_runs import JOB_DELETED, REDRIVEN
 from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.read_sequence import read_whole_sequence
-from nextfire.usecases.request_runs import pool_of
+from nextfire.usecases.request_runs import check_pool
 
 
 class RedriveSequence:
@@ -100,7 +100,7 @@ class RedriveSequence:
         ]
         jobs = list(self._executor.map(lambda step: self._job(step.node.key), starts))
         for job in jobs:
-            pool_of(job, self._pools)
+            check_pool(job, self._pools)
         waiting = [
             step.node
             for step in steps

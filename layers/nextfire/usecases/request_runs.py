@@ -8,12 +8,9 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
+from nextfire.dataclass import replace
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.due import DispatchEntry
-from nextfire.domain.errors import (
-    ConflictError,
-    UnavailableError,
-)
+from nextfire.domain.errors import ConflictError, UnavailableError
 from nextfire.domain.ids import JobKey, RunKey, first_run_id
 from nextfire.domain.instants import MOMENT, cut
 from nextfire.domain.job import Job
@@ -105,7 +102,7 @@ class RequestRuns:
             raise ConflictError("The job is CANCELLED", "Recreate it: it no longer runs.")
         if payload is not None and replay_of is None:
             self._check_run_payload(job.definition, json.loads(payload))
-        pool = pool_of(job, self._pools)
+        check_pool(job, self._pools)
         while at <= cut(asked_at) + _MAX_OFFSET:
             # Not a whole second, so that it never meets an occurrence, even of a later schedule.
             if at.microsecond == 0 or has_occurrence(version_at(job, at) or job, at):
@@ -121,7 +118,8 @@ class RequestRuns:
                 payload=payload,
                 replay_of=replay_of,
             )
-            entry = _first_dispatch(job, run, cut(asked_at), pool)
+            entry = job.dispatch_entry(run.key, asked_at, run.dispatch)
+            entry = replace(entry, trigger=Trigger.MANUAL)
             claim = self._runs.request(run, entry, self._clock.now())
             if claim.taken:
                 return claim.run
@@ -160,8 +158,8 @@ class RequestRuns:
         )
 
 
-def pool_of(job: Job, pools: Collection[str]) -> str:
-    """Return the pool of *job*. *pools*: those that exist.
+def check_pool(job: Job, pools: Collection[str]) -> None:
+    """Check that the pool of *job* is one of *pools*, which exist.
 
     Raises:
         ConflictError: The pool no longer exists.
@@ -172,19 +170,3 @@ def pool_of(job: Job, pools: Collection[str]) -> str:
             f"Its job names the pool {pool!r}, which no longer exists",
             f"Change target.pool. Available: {', '.join(sorted(pools))}.",
         )
-    return pool
-
-
-def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DispatchEntry:
-    """The due entry that sends the requested *run* at *at*."""
-    return DispatchEntry(
-        run.key.job,
-        run.key.uid,
-        at,
-        run.key.run_id,
-        run.dispatch,
-        pool,
-        rank=job.definition.priority.rank,
-        exclusive=job.exclusive,
-        trigger=run.trigger,
-    )

@@ -17,7 +17,7 @@ from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.ports.waker import Waker
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run
 from nextfire.usecases.hold_lease import PRESUMED_DEAD_AFTER
 
 BEFORE_SECOND_TICK = timedelta(seconds=125)
@@ -112,26 +112,30 @@ def _may_be_asleep(lease: Lease | None, now: datetime) -> bool:
     return lease.renewed_at is not None and now - lease.renewed_at > PRESUMED_DEAD_AFTER
 
 
-class WakingJobs:
-    """A `JobStore`."""
+class _Waking:
+    """Passes everything on to a store, except for the methods that a subclass defines."""
 
-    def __init__(self, store: JobStore, wake: WakeWatchers) -> None:
+    def __init__(self, store: Any, wake: WakeWatchers) -> None:  # noqa: ANN401 — the subclass's port
         self._store = store
         self._wake = wake
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — as the store has it
         return getattr(self._store, name)
 
+
+class WakingJobs(_Waking):
+    """A `JobStore`."""
+
+    _store: JobStore
+
     def create(
         self,
         job: Job,
         first: DueEntry | None,
         now: datetime,
-        *,
-        former: Job | None = None,
-        most: int | None = None,
+        **named: Any,  # noqa: ANN401 — as given
     ) -> Job | None:
-        existing = self._store.create(job, first, now, former=former, most=most)
+        existing = self._store.create(job, first, now, **named)
         self._wake.stored([first])
         return existing
 
@@ -140,35 +144,26 @@ class WakingJobs:
         job: Job,
         entry: DueEntry | None,
         now: datetime,
-        *,
-        counts: int = 0,
-        most: int | None = None,
+        **named: Any,  # noqa: ANN401 — as given
     ) -> bool:
-        stored = self._store.update(job, entry, now, counts=counts, most=most)
+        stored = self._store.update(job, entry, now, **named)
         self._wake.stored([entry])
         return stored
 
 
-class WakingRuns:
+class WakingRuns(_Waking):
     """A `RunStore`."""
 
-    def __init__(self, store: RunStore, wake: WakeWatchers) -> None:
-        self._store = store
-        self._wake = wake
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — as the store has it
-        return getattr(self._store, name)
+    _store: RunStore
 
     def redrive(
         self,
         run: Run,
         entry: DueEntry,
         now: datetime,
-        *,
-        was: RunState = RunState.DEAD,
-        by_user: bool = True,
+        **named: Any,  # noqa: ANN401 — as given
     ) -> Claim:
-        claim = self._store.redrive(run, entry, now, was=was, by_user=by_user)
+        claim = self._store.redrive(run, entry, now, **named)
         self._wake.stored([entry])
         return claim
 
@@ -178,15 +173,10 @@ class WakingRuns:
         return claim
 
 
-class WakingDue:
+class WakingDue(_Waking):
     """A `DueStore`."""
 
-    def __init__(self, store: DueStore, wake: WakeWatchers) -> None:
-        self._store = store
-        self._wake = wake
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — as the store has it
-        return getattr(self._store, name)
+    _store: DueStore
 
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         stored = self._store.put(entries, now)

@@ -16,13 +16,7 @@ from nextfire.adapters.files.run_files import FileRunFiles
 from nextfire.adapters.files.script_shelf import FileScriptShelf
 from nextfire.adapters.files.script_store import FileScriptStore
 from nextfire.adapters.files.secrets import FileSecrets
-from nextfire.adapters.files.stack_folder import (
-    DATABASE,
-    OUTPUTS,
-    SCRIPTS,
-    SECRETS,
-    UPLOAD_KEY,
-)
+from nextfire.adapters.files.stack_folder import DATABASE, OUTPUTS, SCRIPTS, SECRETS, UPLOAD_KEY
 from nextfire.adapters.sqlite.bucket_store import SqliteBucketStore
 from nextfire.adapters.sqlite.control_store import SqliteControlStore
 from nextfire.adapters.sqlite.database import Database

@@ -16,7 +16,7 @@ from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.domain.attempt import AttemptOutcome, Result, Value
 from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState
 from nextfire.domain.run import Run, RunState, Trigger
-from tests.builders import LEASE, NOON, a_job, a_message, a_retry, run_key
+from tests.builders import LEASE, NOON, a_job, a_message, a_retry, claim_run, run_key
 from tests.fakes import InlineExecutor
 from tests.infra.conftest import Template
 from tests.infra.policies import Context, Policies, of_write
@@ -75,9 +75,7 @@ LATER = NOON + timedelta(minutes=1)
 
 
 def claim(runs: DynamoDbRunStore) -> object:
-    return runs.claim(
-        a_message(), token="t", worker="w", pool="p", job_revision=1, now=NOON, lease_until=NOON
-    )
+    return claim_run(runs, a_message(), NOON, lease_until=NOON, pool="p")
 
 
 def end(state: RunState, result: Result = FAILED) -> Callable[[DynamoDbRunStore], object]:

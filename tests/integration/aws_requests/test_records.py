@@ -17,7 +17,7 @@ from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.instants import to_ms
 from nextfire.domain.retention import RETENTION
 from nextfire.domain.run import Run, RunState
-from tests.builders import NOON, a_message, a_retry, at, run_key
+from tests.builders import NOON, a_message, a_retry, at, claim_run, run_key
 from tests.integration.aws_requests.conftest import Adapters
 from tests.integration.tables import Tables
 
@@ -49,15 +49,7 @@ def test_a_record_is_kept_from_its_last_change_or_next_attempt_on_and_only_the_d
     dynamodb: DynamoDBClient, tables: Tables, to: Callable[[Run], Run], counted_from: datetime
 ) -> None:
     runs = Adapters(dynamodb, tables).runs
-    run = runs.claim(
-        a_message(),
-        token="t",
-        worker="w",
-        pool="default",
-        job_revision=1,
-        now=NOON,
-        lease_until=at("12:01"),
-    ).run
+    run = claim_run(runs, a_message(), NOON, lease_until=at("12:01")).run
 
     changed = runs.advance(run, to(run)).run
 
@@ -68,15 +60,7 @@ def test_a_record_is_kept_from_its_last_change_or_next_attempt_on_and_only_the_d
 
 def _die(runs: DynamoDbRunStore, number: int) -> Run:
     key = run_key(NOON + timedelta(seconds=number))
-    run = runs.claim(
-        a_message(key),
-        token="t",
-        worker="w",
-        pool="default",
-        job_revision=1,
-        now=NOON,
-        lease_until=at("12:01"),
-    ).run
+    run = claim_run(runs, a_message(key), NOON, lease_until=at("12:01")).run
     return runs.advance(run, run.ended(RunState.DEAD, FAILED, at("12:05"))).run
 
 

@@ -14,11 +14,7 @@ from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.wiring import execution
-from tests.integration.deployment import (
-    Deployment,
-    Proxy,
-    message_for,
-)
+from tests.integration.deployment import Deployment, Proxy, message_for
 
 HOUR = timedelta(hours=1)
 

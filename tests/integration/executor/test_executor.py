@@ -16,6 +16,7 @@ from nextfire.domain.instants import floor_minute
 from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
+from tests.builders import claim_run
 from tests.integration.deployment import (
     OTHER_TENANT,
     TENANT,
@@ -40,14 +41,8 @@ def visible(system: Deployment) -> int:
 def held_elsewhere(system: Deployment, message: RunMessage) -> None:
     """Claim the run of *message* for another worker, for 20 s."""
     now = SystemClock().now()
-    system.runs.claim(
-        message,
-        token="t",
-        worker="elsewhere",
-        pool="default",
-        job_revision=1,
-        now=now,
-        lease_until=now + timedelta(seconds=20),
+    claim_run(
+        system.runs, message, now, lease_until=now + timedelta(seconds=20), worker="elsewhere"
     )
 
 

@@ -13,11 +13,8 @@ from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.run import RunState
 from nextfire.wiring import execution
-from tests.integration.deployment import (
-    Deployment,
-    Proxy,
-    message_for,
-)
+from tests.builders import claim_run
+from tests.integration.deployment import Deployment, Proxy, message_for
 from tests.integration.executor.conftest import HOUR, hidings, refuse, send
 
 
@@ -100,14 +97,12 @@ class TestRepetition:
         system.upload("print('hi')")
         message = send(system, system.register())
         now = SystemClock().now()
-        system.runs.claim(
+        claim_run(
+            system.runs,
             message,
-            token="t",
-            worker="vanished",
-            pool="default",
-            job_revision=1,
-            now=now - timedelta(minutes=2),
+            now - timedelta(minutes=2),
             lease_until=now - timedelta(minutes=1),
+            worker="vanished",
         )
 
         assert system.execute(system.receive()) == set()

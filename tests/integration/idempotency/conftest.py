@@ -11,10 +11,7 @@ from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.run import Run, RunState
 from tests.fakes import Clock
-from tests.integration.deployment import (
-    TENANT,
-    Deployment,
-)
+from tests.integration.deployment import TENANT, Deployment
 
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
 KEY = {"Idempotency-Key": "k"}

@@ -14,12 +14,7 @@ from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.requests import REQUESTS_KEPT
 from tests.fakes import Clock
-from tests.integration.deployment import (
-    OTHER_TENANT,
-    Answer,
-    Deployment,
-    Proxy,
-)
+from tests.integration.deployment import OTHER_TENANT, Answer, Deployment, Proxy
 from tests.integration.idempotency.conftest import CRON, KEY, OTHER, jobs
 
 NOW = parse_instant("2026-05-24T10:00:00Z")

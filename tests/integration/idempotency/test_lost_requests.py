@@ -12,9 +12,7 @@ from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.instants import parse_instant
 from nextfire.domain.occurrences import JobState
 from tests.fakes import Clock
-from tests.integration.deployment import (
-    Deployment,
-)
+from tests.integration.deployment import Deployment
 from tests.integration.idempotency.conftest import CRON, KEY, OTHER, jobs
 
 NOW = parse_instant("2026-05-24T10:00:00Z")

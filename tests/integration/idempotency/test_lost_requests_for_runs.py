@@ -12,11 +12,9 @@ from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import unsent_dispatch
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.run import Run, RunState
+from tests.builders import claim_run
 from tests.fakes import Clock
-from tests.integration.deployment import (
-    Deployment,
-    message_for,
-)
+from tests.integration.deployment import Deployment, message_for
 from tests.integration.idempotency.conftest import CRON, KEY, end
 
 NOW = parse_instant("2026-05-24T10:00:00Z")
@@ -25,15 +23,7 @@ NOW = parse_instant("2026-05-24T10:00:00Z")
 def dead_run(system: Deployment, job_id: str, *, state: RunState = RunState.DEAD) -> Run:
     job = system.job(job_id)
     message = message_for(job, job.created_at)
-    run = system.runs.claim(
-        message,
-        token="t",
-        worker="w",
-        pool="default",
-        job_revision=1,
-        now=job.created_at,
-        lease_until=job.created_at + timedelta(minutes=1),
-    ).run
+    run = claim_run(system.runs, message, job.created_at).run
     failed = Result(AttemptOutcome.FAILED, "exit code 1", 1)
     system.runs.advance(run, run.ended(state, failed, job.created_at))
     return system.run(message)
@@ -42,14 +32,11 @@ def dead_run(system: Deployment, job_id: str, *, state: RunState = RunState.DEAD
 def claim_again(system: Deployment, run: Run, clock: Clock) -> Run:
     """Claim *run*, which was redriven; returns it RUNNING."""
     message = message_for(system.job(run.key.job.job_id), run.key.scheduled_at)
-    return system.runs.claim(
+    return claim_run(
+        system.runs,
         message.model_copy(update={"dispatch": unsent_dispatch(run.dispatch)}),
+        clock.now(),
         token="t2",
-        worker="w",
-        pool="default",
-        job_revision=1,
-        now=clock.now(),
-        lease_until=clock.now() + timedelta(minutes=1),
     ).run
 
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from nextfire import Client
 from nextfire_cli import confirmation
 from nextfire_cli.main import app
+from tests.builders import key_text
 from tests.integration.pipelines.conftest import MANUAL, Dying, applied, job, pipelines, stored
 
 
@@ -22,7 +23,7 @@ class Command:
     def __call__(self, *args: str, text: str | None = None) -> Result:
         environment = {
             "NEXTFIRE_ENDPOINT": "https://api.example.com",
-            "NEXTFIRE_API_KEY": f"nf.000000000000.3f9c0a77d1e2b456.{'A' * 43}",
+            "NEXTFIRE_API_KEY": key_text("000000000000"),
         }
         return CliRunner().invoke(app, [*args], input=text, env=environment, obj=self._handler)
 

@@ -16,7 +16,7 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import CONTROL
 from nextfire.domain.ports.control import ControlStore
 from tests.fakes import MemoryControlStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_each
 from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (ControlStore,)
@@ -56,9 +56,7 @@ class Table:
         dynamodb().put_item(TableName=self.name, Item=to_item({"id": item_id, **values}))
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture

@@ -12,18 +12,12 @@ from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.table import DUE
-from nextfire.domain.due import (
-    BrokenEntry,
-    DueEntry,
-    FireEntry,
-    Slot,
-    StoredEntry,
-)
+from nextfire.domain.due import BrokenEntry, DueEntry, FireEntry, Slot, StoredEntry
 from nextfire.domain.instants import to_ms
 from nextfire.domain.ports.due import DueStore
 from tests.builders import NOON, a_fire, a_job, job_key
 from tests.fakes import InlineExecutor, MemoryDueStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_each
 from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (DueStore,)
@@ -51,9 +45,7 @@ class Held:
         return [stored.entry for stored in found if isinstance(stored, StoredEntry)]
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture

@@ -12,22 +12,13 @@ import pytest
 from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
-from nextfire.domain.due import (
-    DueEntry,
-    Slot,
-    StoredEntry,
-)
+from nextfire.domain.due import DueEntry, Slot, StoredEntry
 from nextfire.domain.instants import to_ms
 from tests.builders import NOON, a_fire, a_job, at
 from tests.fakes import InlineExecutor
 from tests.integration.backends import on_dynamodb
 from tests.integration.tables import Tables
-from tests.integration.test_contract_due_store.conftest import (
-    BROKEN,
-    Held,
-    entry_of,
-    jobs_of_shard,
-)
+from tests.integration.test_contract_due_store.conftest import BROKEN, Held, entry_of, jobs_of_shard
 
 
 def test_an_entry_is_in_the_bucket_of_its_minute_and_its_job_s_shard(held: Held) -> None:

@@ -12,11 +12,7 @@ import pytest
 from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
-from nextfire.domain.due import (
-    BrokenEntry,
-    Slot,
-    StoredEntry,
-)
+from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
 from nextfire.domain.instants import to_ms
 from tests.builders import NOON, a_fire, a_job, at, job_key, run_key
 from tests.fakes import InlineExecutor

@@ -20,7 +20,7 @@ from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from tests.builders import a_definition, at
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_each
 from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (JobStore,)
@@ -44,9 +44,7 @@ class Held:
         return [stored.entry for stored in found if isinstance(stored, StoredEntry)]
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture

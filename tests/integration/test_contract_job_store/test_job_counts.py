@@ -8,10 +8,7 @@ from itertools import count
 
 import pytest
 
-from nextfire.domain.errors import (
-    QuotaUsedUpError,
-    UnavailableError,
-)
+from nextfire.domain.errors import QuotaUsedUpError, UnavailableError
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore

@@ -6,10 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nextfire.domain.errors import (
-    InvalidInputError,
-    UndecodableError,
-)
+from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState

@@ -9,9 +9,7 @@ import pytest
 
 from nextfire.adapters.dynamodb.job_items import decode_job, encode_job
 from nextfire.domain.backfill import Backfill, Order
-from nextfire.domain.errors import (
-    UndecodableError,
-)
+from nextfire.domain.errors import UndecodableError
 from nextfire.domain.job import Job
 from nextfire.domain.policies import Misfire, Overlap
 from nextfire.domain.ports.jobs import JobStore

@@ -27,12 +27,7 @@ from tests.fakes import (
     MemoryRunQueue,
     show,
 )
-from tests.integration.backends import (
-    MEMORY,
-    MOTO,
-    SQLITE,
-    SQS,
-)
+from tests.integration.backends import MEMORY, MOTO, SQLITE, SQS, on_each
 
 CONTRACT_OF = (RunQueue, Delivery, DeadLetters)
 
@@ -162,9 +157,7 @@ class Travel:
         self._traveller.shift(duration)
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *SQS))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(MEMORY, SQLITE, *SQS)
 
 
 @pytest.fixture

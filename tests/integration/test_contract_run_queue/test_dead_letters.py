@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from nextfire.adapters.sqs.run_queue import SqsDeadLetters
-from tests.integration.backends import (
-    takes_minutes,
-)
+from tests.integration.backends import takes_minutes
 from tests.integration.test_contract_run_queue.conftest import Held
 
 

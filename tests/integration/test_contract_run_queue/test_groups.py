@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from nextfire.domain.message import decode_message
 from tests.builders import a_message, run_key
-from tests.integration.backends import (
-    GROUP_SCOPED_DEDUP,
-)
+from tests.integration.backends import GROUP_SCOPED_DEDUP
 from tests.integration.test_contract_run_queue.conftest import FIRST, SECOND, THIRD, Held, exclusive
 
 

@@ -9,10 +9,7 @@ import pytest
 
 from nextfire.domain.message import decode_message
 from tests.builders import a_message, at, run_key
-from tests.integration.backends import (
-    DEDUP_OF_WHAT_WAS_DELETED,
-    takes_minutes,
-)
+from tests.integration.backends import DEDUP_OF_WHAT_WAS_DELETED, takes_minutes
 from tests.integration.test_contract_run_queue.conftest import FIRST, SECOND, Held
 
 

@@ -25,7 +25,7 @@ from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.run import Run, RunState, Trigger
 from tests.builders import LEASE, NOON, a_message, a_retry, at, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryRunStore
-from tests.integration.backends import DYNAMODB, MEMORY, SQLITE
+from tests.integration.backends import MEMORY, SQLITE, STORES, on_each
 from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (RunStore,)
@@ -42,9 +42,7 @@ class Held:
     spoil: Callable[[RunKey], object]
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+backend = on_each(*STORES)
 
 
 @pytest.fixture

@@ -11,12 +11,7 @@ from nextfire.domain.attempt import MAX_ATTEMPTS_KEPT, AttemptOutcome, Result, V
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState
 from tests.builders import LEASE, NOON, a_message, at, run_key
-from tests.integration.test_contract_run_store.conftest import (
-    FAILED,
-    HANDED_BACK,
-    Held,
-    claim,
-)
+from tests.integration.test_contract_run_store.conftest import FAILED, HANDED_BACK, Held, claim
 
 RAGGED = NOON + timedelta(microseconds=123_456)
 """An instant of a machine's clock, with higher precision than stored instants."""

@@ -11,16 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tests.security.hostile.common import (
-    canaries,
-    chance,
-    deadline,
-    head,
-    job,
-    others,
-    probe,
-    walk,
-)
+from tests.security.hostile.common import canaries, chance, deadline, head, job, others, probe, walk
 
 
 @probe

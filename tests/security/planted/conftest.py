@@ -15,10 +15,11 @@ from typer.testing import CliRunner, Result
 
 from nextfire.client import Client, ClientError
 from nextfire_cli.main import app
+from tests.builders import key_text
 
-STACK_KEY = f"nf.000000000000.3f9c0a77d1e2b456.{'A' * 43}"
-PRODUCTION_KEY = f"nf.acme.0123456789abcdef.{'B' * 43}"
-USERS_KEY = f"nf.acme.fedcba9876543210.{'C' * 43}"
+STACK_KEY = key_text("000000000000")
+PRODUCTION_KEY = key_text(letter="B")
+USERS_KEY = key_text(letter="C")
 TOKEN = "token-of-production"
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----"
 AWS_KEY = "AKIDPRODUCTION"

@@ -12,8 +12,8 @@ from nextfire.usecases.breaker import KNOWN_FOR, Breaker
 from nextfire.usecases.endpoint_gate import EndpointGate
 from tests.fakes import Clock, MemoryEndpointStore
 from tests.unit.breaker.conftest import HOST, Store, fail, starts
+from tests.unit.calling import HTTP
 from tests.unit.requested import MANUAL, run_now
-from tests.unit.test_calls_executed import HTTP
 from tests.world import World
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import httpx2
 
+from tests.builders import key_text
+
 ENDPOINT = "https://abc123.execute-api.eu-west-1.amazonaws.com"
-LOCAL_KEY = f"nf.000000000000.3f9c0a77d1e2b456.{'A' * 43}"
+LOCAL_KEY = key_text("000000000000")
 JOB = {
     "jobId": "job_1",
     "state": "ACTIVE",

@@ -85,11 +85,12 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(api: Api, tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    monkeypatch.chdir(tmp_path)  # a folder without a local stack
-    monkeypatch.setattr(waiting, "POLL", 0)
-    monkeypatch.setattr(executions, "CANCEL_CHECK_EVERY", 0)
-    environment = {
+def command_environment(
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str | None]:
+    """The variables of the command, which runs in a folder without a local stack."""
+    monkeypatch.chdir(tmp_path)
+    return {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_CONFIG_FILE": str(tmp_path / "none"),
@@ -105,13 +106,21 @@ def call(api: Api, tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
         "XDG_CONFIG_HOME": str(config),
     }
 
+
+@pytest.fixture
+def call(
+    api: Api, command_environment: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> Call:
+    monkeypatch.setattr(waiting, "POLL", 0)
+    monkeypatch.setattr(executions, "CANCEL_CHECK_EVERY", 0)
+
     def run(*args: str, **changes: str | None) -> Result:
         answer = changes.pop("input", None)
         return CliRunner().invoke(
             app,
             list(args),
             input=answer,
-            env=environment | changes,
+            env=command_environment | changes,
             obj=httpx2.MockTransport(api),
         )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.builders import key_text
 from tests.unit.cli import answers
 
 HOST = answers.ENDPOINT.removeprefix("https://")
 REGION = "eu-west-1"
-KEY = f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}"
-OTHER = f"nf.other.3f9c0a77d1e2b456.{'B' * 43}"
+KEY = key_text()
+OTHER = key_text("other", "B")
 SHOWN = {
     "keyId": "3f9c0a77d1e2b456",
     "name": "ci",
@@ -38,3 +39,14 @@ def keep(config: Path, key: str = KEY, *, mode: int = 0o600, host: str = HOST) -
     file.write_text(key + "\n")
     file.chmod(mode)
     return file
+
+
+def create_table(client: Any) -> None:
+    """Create the table of keys of a stack, as DynamoDB has it."""
+    names = {"tenant": "HASH", "key_id": "RANGE"}
+    client.create_table(
+        TableName="the-keys",
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in names.items()],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in names],
+        BillingMode="PAY_PER_REQUEST",
+    )

@@ -7,7 +7,6 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -19,9 +18,9 @@ from nextfire_cli import audit_bucket
 from nextfire_cli.audit_bucket import AuditBucket
 from nextfire_cli.aws import Account
 from nextfire_cli.main import app
+from tests.unit.cli.conftest import Call
 
 HASH = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
-Call = Callable[..., Result]
 
 
 def event(**item: str) -> Event:
@@ -51,19 +50,12 @@ class Bucket:
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(command_environment: dict[str, str | None]) -> Call:
     """Run `nextfire audit …` without a local stack and without a region."""
-    monkeypatch.chdir(tmp_path)
-    environment: dict[str, str | None] = {
-        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_CONFIG_FILE": str(tmp_path / "none"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
-        **dict.fromkeys(("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "NEXTFIRE_ENDPOINT")),
-    }
+    command_environment["NEXTFIRE_ENDPOINT"] = None
 
     def run(*args: str, **changes: str | None) -> Result:
-        return CliRunner().invoke(app, ["audit", *args], env=environment | changes)
+        return CliRunner().invoke(app, ["audit", *args], env=command_environment | changes)
 
     return run
 

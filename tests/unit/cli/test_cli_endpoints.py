@@ -17,6 +17,7 @@ from nextfire_cli import (
     endpoints,  # noqa: F401 — loaded lazily, it would import what a test has replaced
 )
 from nextfire_cli.main import app
+from tests.unit.cli.conftest import Call
 
 PAUSED = {
     "pool": "calls",
@@ -59,22 +60,7 @@ def api() -> Api:
     return Api()
 
 
-@pytest.fixture
-def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    monkeypatch.chdir(tmp_path)  # a folder without a local stack
-    environment = {
-        "NEXTFIRE_ENDPOINT": "https://abc123.execute-api.eu-west-1.amazonaws.com",
-        "NEXTFIRE_API_KEY": f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}",
-        "XDG_CONFIG_HOME": str(tmp_path),
-    }
-
-    def run(*args: str) -> Result:
-        return CliRunner().invoke(app, list(args), env=environment, obj=httpx2.MockTransport(api))
-
-    return run
-
-
-def test_endpoints_are_listed(call: Callable[..., Result], api: Api) -> None:
+def test_endpoints_are_listed(call: Call, api: Api) -> None:
     api.answer = {"items": [PAUSED, OPEN, BROKEN]}
 
     result = call("endpoints", "list", "--pool", "calls")
@@ -90,7 +76,7 @@ def test_endpoints_are_listed(call: Callable[..., Result], api: Api) -> None:
     assert "does not decode" in third
 
 
-def test_an_empty_list_says_what_it_means(call: Callable[..., Result], api: Api) -> None:
+def test_an_empty_list_says_what_it_means(call: Call, api: Api) -> None:
     api.answer = {"items": []}
 
     assert "no call has failed" in " ".join(call("endpoints", "list").stdout.split())
@@ -104,9 +90,7 @@ def test_an_empty_list_says_what_it_means(call: Callable[..., Result], api: Api)
         ("[2001:db8::1]", "%5B2001%3Adb8%3A%3A1%5D%3A443"),
     ],
 )
-def test_an_endpoint_is_paused_and_resumed(
-    call: Callable[..., Result], api: Api, host: str, segment: str
-) -> None:
+def test_an_endpoint_is_paused_and_resumed(call: Call, api: Api, host: str, segment: str) -> None:
     paused = call("endpoints", "pause", host, "--pool", "calls", "--reason", "maintenance")
     resumed = call("endpoints", "resume", host)
 
@@ -128,7 +112,7 @@ def test_an_endpoint_is_paused_and_resumed(
     ],
 )
 def test_an_endpoint_is_limited(
-    call: Callable[..., Result], api: Api, flags: list[str], body: dict[str, int]
+    call: Call, api: Api, flags: list[str], body: dict[str, int]
 ) -> None:
     api.answer = CLOSED | body
 
@@ -142,24 +126,20 @@ def test_an_endpoint_is_limited(
 @pytest.mark.parametrize(
     "flags", [[], ["--none", "--parallel", "1"], ["--parallel", "0"], ["--per-minute", "6001"]]
 )
-def test_a_limit_has_at_least_one_part_and_bounds(
-    call: Callable[..., Result], api: Api, flags: list[str]
-) -> None:
+def test_a_limit_has_at_least_one_part_and_bounds(call: Call, api: Api, flags: list[str]) -> None:
     result = call("endpoints", "limit", "api.example.com", *flags)
 
     assert result.exit_code == 2
     assert not api.asked
 
 
-def test_json_is_the_document_of_the_api(call: Callable[..., Result]) -> None:
+def test_json_is_the_document_of_the_api(call: Call) -> None:
     assert json.loads(call("--json", "endpoints", "pause", "a").stdout) == PAUSED
 
 
 @pytest.mark.parametrize("host", ["https://api.example.com", "a/b", "a:0", "", "a b"])
 @pytest.mark.parametrize("command", ["pause", "resume"])
-def test_an_invalid_host_is_wrong_usage(
-    call: Callable[..., Result], api: Api, command: str, host: str
-) -> None:
+def test_an_invalid_host_is_wrong_usage(call: Call, api: Api, command: str, host: str) -> None:
     result = call("endpoints", command, host)
 
     assert result.exit_code == 2
@@ -213,18 +193,14 @@ ATTEMPT = {
 
 
 @pytest.fixture
-def call_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    monkeypatch.chdir(tmp_path)
+def call_once(
+    command_environment: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
     monkeypatch.setattr(endpoint_test, "_POLL", 0)
-    environment = {
-        "NEXTFIRE_ENDPOINT": "https://abc123.execute-api.eu-west-1.amazonaws.com",
-        "NEXTFIRE_API_KEY": f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}",
-        "XDG_CONFIG_HOME": str(tmp_path),
-    }
 
     def run(api: TestApi, *args: str) -> Result:
         line = ["endpoints", "test", *args]
-        return CliRunner().invoke(app, line, env=environment, obj=httpx2.MockTransport(api))
+        return CliRunner().invoke(app, line, env=command_environment, obj=httpx2.MockTransport(api))
 
     return run
 

@@ -27,17 +27,7 @@ def deployed() -> Iterator[Any]:
     """The AWS account of a deployed stack, with its table of keys."""
     with mock_aws():
         session = boto3.Session("a", "s", region_name=REGION)
-        session.client("dynamodb").create_table(
-            TableName="the-keys",
-            KeySchema=[
-                {"AttributeName": "tenant", "KeyType": "HASH"},
-                {"AttributeName": "key_id", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": name, "AttributeType": "S"} for name in ("tenant", "key_id")
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        keys.create_table(session.client("dynamodb"))
         yield session
 
 

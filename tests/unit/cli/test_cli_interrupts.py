@@ -7,11 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nextfire_cli.local.processes import (
-    InterruptedBySignal,
-    interrupts_deferred,
-    interrupts_raised,
-)
+from nextfire_cli.local.processes import InterruptedBySignal, interrupts_deferred, interrupts_raised
 
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -16,8 +16,9 @@ from nextfire.domain.key_text import parse
 from nextfire.domain.keys import ApiKey, Scope
 from nextfire.usecases.manage_keys import CheckKey
 from nextfire_cli.local import LocalStack, api_key
-from tests.builders import NOON
+from tests.builders import NOON, key_text
 from tests.fakes import Clock
+from tests.unit.cli.keys import create_table
 
 OUTPUTS = {"KeysTable": "the-keys"}
 DAY = timedelta(days=1)
@@ -46,17 +47,7 @@ def store() -> Iterator[DynamoDbKeyStore]:
             aws_access_key_id="test",
             aws_secret_access_key="test",
         )
-        client.create_table(
-            TableName="the-keys",
-            KeySchema=[
-                {"AttributeName": "tenant", "KeyType": "HASH"},
-                {"AttributeName": "key_id", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": name, "AttributeType": "S"} for name in ("tenant", "key_id")
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(client)
         yield DynamoDbKeyStore(client, table="the-keys")
 
 
@@ -117,7 +108,7 @@ def test_a_key_that_is_revoked_or_unusable_is_replaced(
         case "expires soon":
             clock.advance(days=336)
         case "lost":  # the emulator had not saved the key
-            file.write_text(f"nf.000000000000.{'0' * 16}.{'A' * 43}\n")
+            file.write_text(f"{key_text('000000000000')}\n")
         case "spoilt":
             file.write_text("é")
 

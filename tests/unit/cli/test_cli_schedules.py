@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-from typer.testing import CliRunner, Result
 
-from nextfire_cli.main import app
+from tests.unit.cli.conftest import Api, Call
 
 ITEM = {
     "at": "2026-10-25T00:30:00Z",
@@ -19,12 +16,6 @@ ITEM = {
     "offset": "+02:00",
     "note": "2026-10-25T02:30 occurs twice: fires the first time only",
 }
-Call = Callable[..., Result]
-
-
-@pytest.fixture
-def asked() -> list[httpx2.Request]:
-    return []
 
 
 @pytest.fixture
@@ -33,30 +24,13 @@ def items() -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def call(asked: list[httpx2.Request], items: list[Any], tmp_path: Path) -> Call:
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        asked.append(request)
-        return httpx2.Response(200, json={"items": items})
-
-    environment = {
-        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_CONFIG_FILE": str(tmp_path / "none"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_PROFILE": None,
-        "NEXTFIRE_ENDPOINT": "https://abc123.execute-api.eu-west-1.amazonaws.com",
-    }
-
-    def run(*args: str) -> Result:
-        transport = httpx2.MockTransport(answer)
-        return CliRunner().invoke(app, list(args), env=environment, obj=transport)
-
-    return run
+def api(items: list[dict[str, str]]) -> Api:
+    routes = ("POST /v1/schedules/preview", "GET /v1/jobs/job_1/upcoming")
+    return Api({route: {"items": items} for route in routes})
 
 
-def sent(asked: list[httpx2.Request]) -> Any:
-    [request] = asked
+def sent(api: Api) -> Any:
+    [request] = api.requests
     assert (request.method, request.url.path) == ("POST", "/v1/schedules/preview")
     return json.loads(request.content)
 
@@ -75,17 +49,15 @@ def sent(asked: list[httpx2.Request]) -> Any:
     ],
 )
 def test_preview_sends_what_the_flags_say(
-    call: Call, asked: list[httpx2.Request], flags: list[str], document: dict[str, Any]
+    call: Call, api: Api, flags: list[str], document: dict[str, Any]
 ) -> None:
     result = call("schedules", "preview", *flags)
 
     assert result.exit_code == 0, result.output
-    assert sent(asked) == document | {"count": 10}
+    assert sent(api) == document | {"count": 10}
 
 
-def test_preview_sends_all_of_when_and_nothing_else(
-    call: Call, asked: list[httpx2.Request], tmp_path: Path
-) -> None:
+def test_preview_sends_all_of_when_and_nothing_else(call: Call, api: Api, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(
         "type: DATES\nschedule: [2030-01-01, 2030-02-01T10:00:00]\njobId: a\n"
@@ -99,7 +71,7 @@ def test_preview_sends_all_of_when_and_nothing_else(
     result = call("schedules", "preview", "-f", str(file), *flags.split())
 
     assert result.exit_code == 0, result.output
-    assert sent(asked) == {
+    assert sent(api) == {
         "type": "DATES",
         "schedule": ["2030-01-01", "2030-02-01T10:00:00"],
         "timezone": "Asia/Tokyo",
@@ -113,9 +85,7 @@ def test_preview_sends_all_of_when_and_nothing_else(
     }
 
 
-def test_preview_takes_a_job_in_the_short_form(
-    call: Call, asked: list[httpx2.Request], tmp_path: Path
-) -> None:
+def test_preview_takes_a_job_in_the_short_form(call: Call, api: Api, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("taskId: report\ncron: 0 3 * * *\nparams: {day: 1}\ntimezone: Asia/Tokyo\n")
 
@@ -123,7 +93,7 @@ def test_preview_takes_a_job_in_the_short_form(
 
     assert result.exit_code == 0, result.output
     when = {"type": "CRON", "schedule": "0 3 * * *", "timezone": "Asia/Tokyo"}
-    assert sent(asked) == when | {"count": 10}
+    assert sent(api) == when | {"count": 10}
 
 
 @pytest.mark.parametrize(
@@ -137,12 +107,12 @@ def test_preview_takes_a_job_in_the_short_form(
         (["--every", "5m", "--dst", "TWICE"], "--dst"),
     ],
 )
-def test_wrong_usage(call: Call, asked: list[httpx2.Request], flags: list[str], named: str) -> None:
+def test_wrong_usage(call: Call, api: Api, flags: list[str], named: str) -> None:
     result = call("schedules", "preview", *flags)
 
     assert result.exit_code == 2
     assert named in result.stderr
-    assert not asked
+    assert not api.requests
 
 
 @pytest.mark.parametrize(
@@ -157,7 +127,7 @@ def test_wrong_usage(call: Call, asked: list[httpx2.Request], flags: list[str], 
     ],
 )
 def test_a_file_that_create_refuses_is_refused(
-    call: Call, asked: list[httpx2.Request], tmp_path: Path, line: str, named: str
+    call: Call, api: Api, tmp_path: Path, line: str, named: str
 ) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(f"type: CRON\nschedule: '@daily'\ntarget: {{handler: a}}\n{line}\n")
@@ -166,24 +136,22 @@ def test_a_file_that_create_refuses_is_refused(
 
     assert result.exit_code == 2
     assert f"{named}:" in result.stderr
-    assert not asked
+    assert not api.requests
 
 
-def test_what_says_when_is_left_to_the_api(
-    call: Call, asked: list[httpx2.Request], tmp_path: Path
-) -> None:
+def test_what_says_when_is_left_to_the_api(call: Call, api: Api, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("type: CRON\nschedule: [a]\njobId: a\nname: b\n")
 
     assert call("schedules", "preview", "-f", str(file)).exit_code == 0
-    assert sent(asked) == {"type": "CRON", "schedule": ["a"], "count": 10}
+    assert sent(api) == {"type": "CRON", "schedule": ["a"], "count": 10}
 
 
-def test_upcoming_asks_for_the_job(call: Call, asked: list[httpx2.Request]) -> None:
+def test_upcoming_asks_for_the_job(call: Call, api: Api) -> None:
     result = call("jobs", "upcoming", "job_1", "--count", "3")
 
     assert result.exit_code == 0, result.output
-    assert str(asked[0].url).endswith("/v1/jobs/job_1/upcoming?count=3")
+    assert str(api.requests[0].url).endswith("/v1/jobs/job_1/upcoming?count=3")
 
 
 @pytest.mark.parametrize(

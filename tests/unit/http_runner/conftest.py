@@ -18,14 +18,7 @@ from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.runner import HttpTarget
 from nextfire.targets.role import Credentials
 from tests.builders import NOON
-from tests.callbacks import (
-    LONGEST,
-    Control,
-    MemoryTransport,
-    a_callback,
-    a_running_run,
-    response,
-)
+from tests.callbacks import LONGEST, Control, MemoryTransport, a_callback, a_running_run, response
 from tests.fakes import Clock, MemorySecrets
 
 TOKEN = "planted-token-8d1f"

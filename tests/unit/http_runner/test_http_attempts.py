@@ -17,13 +17,7 @@ from nextfire.domain.ports.targets import Hold
 from nextfire.domain.replay import Replay
 from nextfire.targets.http.messages import CallFailedError, Failure
 from tests.builders import NOON, a_job, run_key
-from tests.callbacks import (
-    LONGEST,
-    Control,
-    a_callback,
-    a_running_run,
-    response,
-)
+from tests.callbacks import LONGEST, Control, a_callback, a_running_run, response
 from tests.unit.http_runner.conftest import REFERENCE, TOKEN, Callbacks
 
 

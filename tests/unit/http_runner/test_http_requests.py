@@ -16,10 +16,7 @@ from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.request import traceparent
 from nextfire.targets.http.runner import HttpTarget
 from tests.builders import NOON, run_key
-from tests.callbacks import (
-    a_callback,
-    a_running_run,
-)
+from tests.callbacks import a_callback, a_running_run
 from tests.fakes import Clock
 from tests.unit.http_runner.conftest import REFERENCE, TOKEN, Callbacks, Role
 

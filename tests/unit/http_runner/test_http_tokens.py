@@ -17,10 +17,7 @@ from nextfire.targets.http import authentication as module
 from nextfire.targets.http.authentication import Authentication, Send
 from nextfire.targets.http.messages import CallFailedError, Failure, Request, Response
 from tests.builders import job_key
-from tests.callbacks import (
-    a_callback,
-    response,
-)
+from tests.callbacks import a_callback, response
 from tests.unit.http_runner.conftest import GRANTED, REFERENCE, TOKEN, Callbacks
 
 OAUTH = {

@@ -12,7 +12,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.manage_runs import ManageRuns
-from tests.builders import a_job, a_message, at, run_key
+from tests.builders import a_job, a_message, at, claim_run, run_key
 from tests.fakes import (
     Clock,
     Faults,
@@ -22,7 +22,6 @@ from tests.fakes import (
     MemoryRunStore,
 )
 
-LEASE = timedelta(minutes=1)
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1)
 
 
@@ -54,15 +53,7 @@ class Harness:
 
     def started(self, key: RunKey | None = None, *, pool: str = "default") -> Run:
         key = key or run_key(at("12:00"))
-        claim = self.runs.claim(
-            a_message(key),
-            token="t",
-            worker="w",
-            pool=pool,
-            job_revision=1,
-            now=key.scheduled_at,
-            lease_until=key.scheduled_at + LEASE,
-        )
+        claim = claim_run(self.runs, a_message(key), key.scheduled_at, pool=pool)
         return claim.run
 
     def dead(self, key: RunKey | None = None, *, pool: str = "default") -> Run:
@@ -75,14 +66,8 @@ class Harness:
         now = self.clock.advance(seconds=1)
         redriven = self.runs.get(key)
         assert redriven is not None
-        run = self.runs.claim(
-            a_message(key, dispatch=redriven.dispatch),
-            token="again",
-            worker="w",
-            pool="default",
-            job_revision=1,
-            now=now,
-            lease_until=now + LEASE,
+        run = claim_run(
+            self.runs, a_message(key, dispatch=redriven.dispatch), now, token="again"
         ).run
         return self.runs.advance(run, run.ended(RunState.DEAD, FAILED, now)).run
 

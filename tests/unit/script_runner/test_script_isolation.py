@@ -14,12 +14,7 @@ from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit
 from tests.eventually import eventually
 from tests.supervisors import Watch
-from tests.unit.script_runner.conftest import (
-    BASE_UID,
-    WITHOUT_NAMESPACES,
-    Runner,
-    only_root,
-)
+from tests.unit.script_runner.conftest import BASE_UID, WITHOUT_NAMESPACES, Runner, only_root
 
 
 def test_slots_do_not_disturb_each_other(run: Runner) -> None:

@@ -18,13 +18,7 @@ from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.adapters.scripts.script_users import ScriptUsers
 from nextfire.domain.ports.scripts import Directive
 from tests.eventually import eventually
-from tests.unit.script_runner.conftest import (
-    AS_ROOT,
-    BASE_UID,
-    Runner,
-    only_root,
-    processes_in,
-)
+from tests.unit.script_runner.conftest import AS_ROOT, BASE_UID, Runner, only_root, processes_in
 from tests.unit.script_runner.scripts import DAEMON, FORKING
 
 

@@ -21,13 +21,7 @@ from nextfire.adapters.dynamodb.due_items import (
 )
 from nextfire.adapters.dynamodb.fields import names
 from nextfire.adapters.dynamodb.items import Item, to_item
-from nextfire.domain.due import (
-    BrokenEntry,
-    DueEntry,
-    Slot,
-    StoredEntry,
-    bucket_name,
-)
+from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.ids import content_id
 from nextfire.domain.instants import isoformat, to_ms
 

@@ -6,12 +6,7 @@ from pathlib import Path
 
 from nextfire.adapters.files.script_versions import ScriptVersions, VersionFile
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.script import (
-    MAX_SCRIPT_BYTES,
-    FetchedScript,
-    ScriptSource,
-    upload_remedy,
-)
+from nextfire.domain.script import MAX_SCRIPT_BYTES, FetchedScript, ScriptSource, upload_remedy
 
 
 class FileScriptStore:

@@ -19,13 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nextfire.adapters.scripts import (
-    confinement,
-    forked_script,
-    keeper,
-    launcher,
-    process_table,
-)
+from nextfire.adapters.scripts import confinement, forked_script, keeper, launcher, process_table
 from nextfire.adapters.scripts.keeper import ProgramRequest
 from nextfire.adapters.scripts.kept_program import SupervisedProgram, in_memory
 from nextfire.adapters.scripts.launcher import Launch

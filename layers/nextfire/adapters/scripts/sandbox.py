@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nextfire.adapters.scripts.covered import CoveredFolders
-from nextfire.adapters.scripts.folders import (
-    LockedFolder,
-)
+from nextfire.adapters.scripts.folders import LockedFolder
 from nextfire.adapters.scripts.keeper import ProgramRequest
 from nextfire.adapters.scripts.kept_program import SupervisedProgram, in_memory, supervise
 from nextfire.adapters.scripts.launchers import Launchers

@@ -6,9 +6,7 @@ import threading
 
 from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.endpoints import Endpoint, EndpointKey
-from nextfire.domain.errors import (
-    UndecodableError,
-)
+from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ports.pages import Page, Unreadable
 from nextfire.testing.memory.pages import CURSOR, after_cursor
 

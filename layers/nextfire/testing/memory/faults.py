@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from nextfire.domain.errors import (
-    UnavailableError,
-)
+from nextfire.domain.errors import UnavailableError
 
 P = TypeVar("P")
 

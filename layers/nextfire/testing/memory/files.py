@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from nextfire.domain.errors import (
-    UnavailableError,
-)
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import Event
 from nextfire.domain.ids import RunFolder
 

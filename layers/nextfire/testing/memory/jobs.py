@@ -9,10 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from nextfire.domain.due import DueEntry
-from nextfire.domain.errors import (
-    UnavailableError,
-    UndecodableError,
-)
+from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job

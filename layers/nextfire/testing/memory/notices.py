@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from nextfire.domain.errors import (
-    UnavailableError,
-)
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.control import Lease
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.handled import Handled

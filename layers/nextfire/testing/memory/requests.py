@@ -6,9 +6,7 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from nextfire.domain.errors import (
-    UndecodableError,
-)
+from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ports.requests import REQUESTS_KEPT, KeptRequest
 from nextfire.domain.request_limits import RequestLimit, Taken, take, to_us
 

@@ -13,10 +13,7 @@ from operator import attrgetter
 from nextfire.domain import run_writes
 from nextfire.domain.attempt import Value
 from nextfire.domain.due import DueEntry
-from nextfire.domain.errors import (
-    UnavailableError,
-    UndecodableError,
-)
+from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, first_run_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.job import Job

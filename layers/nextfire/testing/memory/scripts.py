@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.domain.errors import (
-    InvalidInputError,
-    NotFoundError,
-)
+from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.instants import cut
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.script import (

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from nextfire.domain.errors import (
-    InvalidInputError,
-    NotFoundError,
-)
+from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.references import ParameterReference, SecretReference
 
 
