@@ -15,9 +15,9 @@ import typer
 from nextfire.client.access import is_local
 from nextfire_cli import session
 from nextfire_cli.errors import CliError
-from nextfire_cli.local.stack_info import pascal
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import STACK
+from nextfire_cli.stack_outputs import pascal
 
 if TYPE_CHECKING:
     from nextfire_cli.aws import Account

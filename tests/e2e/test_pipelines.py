@@ -131,7 +131,7 @@ def test_jobs_of_others_are_not_touched(command: Command, client: Client) -> Non
     process = command.start("apply", "-f", "-", "--yes")
     _, err = process.communicate(document)
 
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert "'foreign'" in err
     assert "--adopt" in err
     assert client.get_job("foreign").revision == 1

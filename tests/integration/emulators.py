@@ -224,7 +224,8 @@ def _answers(url: str) -> bool:
         with suppress(OSError):
             try:
                 urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - our own server
-            except urllib.error.HTTPError:
+            except urllib.error.HTTPError as error:
+                error.close()
                 return True  # an error status, so the server is up
             return True
         time.sleep(0.05)

@@ -10,7 +10,7 @@ from pathlib import Path
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.emulator import REGION, ROOT_KEY
 from nextfire_cli.local.processes import Processes
-from nextfire_cli.local.stack_info import pascal
+from nextfire_cli.stack_outputs import pascal
 
 
 class EmulatedWorkers:

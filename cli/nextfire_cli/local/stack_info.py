@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from nextfire_cli.local.processes import ProcessRecord
+from nextfire_cli.stack_outputs import pascal
 
 WORKER = "worker-"
 """Beginning of the names of workers."""
@@ -137,8 +138,3 @@ def parts(outputs: Mapping[str, str]) -> dict[str, object]:
         "functions": functions,
         "roles": roles,
     }
-
-
-def pascal(pool: str) -> str:
-    """Return the name of *pool* as in the keys of the stack's outputs."""
-    return "".join(part.capitalize() for part in pool.split("-"))

@@ -143,12 +143,13 @@ def test_messages_after_an_unacknowledged_one_are_shown_again(
     queues = Proxy(system.queues)
 
     def hide(real: Callable[..., Any], request: dict[str, Any]) -> Any:
-        if unanswered and request["VisibilityTimeout"] == 0 and not failed:
-            failed.append(True)
-            raise OSError("no network")
+        if unanswered and request["VisibilityTimeout"] == 0:
+            receipts.append(request["ReceiptHandle"])
+            if request["ReceiptHandle"] == receipts[0]:
+                raise OSError("no network")
         return real(**request)
 
-    failed: list[bool] = []
+    receipts: list[str] = []
     queues.instead["change_message_visibility"] = hide
 
     serve(system, queues, lambda: state(system, first) is RunState.RUNNING)

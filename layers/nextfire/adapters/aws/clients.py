@@ -165,8 +165,9 @@ def _prepare(events: Any, credentials: BotocoreCredentials | None) -> None:
     def check(**_: object) -> None:
         require_in_time(call.begun_at)
 
-    events.register("provide-client-params", begin)
-    events.register("before-send", check)
+    # Of a client that is prepared twice, the first handlers stay.
+    events.register("provide-client-params", begin, unique_id="nextfire begin")
+    events.register("before-send", check, unique_id="nextfire check")
 
 
 class SystemClock:
