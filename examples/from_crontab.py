@@ -7,7 +7,6 @@ script `command.py`. Lines that have no equivalent are reported on stderr and le
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +19,7 @@ _OF_CRON = {"MAILTO", "MAILFROM", "SHELL", "HOME", "LOGNAME", "USER", "CONTENT_T
 
 def pipeline(lines: Iterable[str]) -> dict[str, Any]:
     """The document of the pipeline. Schedules are copied: `nextfire apply` checks them."""
-    zone, env, ids, jobs = "UTC", dict[str, str](), Counter[str](), list[dict[str, Any]]()
+    zone, env, ids, jobs = "UTC", dict[str, str](), set[str](), list[dict[str, Any]]()
     for number, line in enumerate(map(str.strip, lines), start=1):
         if not line or line.startswith("#"):
             continue
@@ -34,7 +33,7 @@ def pipeline(lines: Iterable[str]) -> dict[str, Any]:
                 env = {**env, name: value}
             continue
         found = _LINE.fullmatch(line)
-        if found is None or found[1] == "@reboot":
+        if found is None or found[1] == "@reboot" or found[2].startswith("%"):
             print(f"line {number} is left out: {line}", file=sys.stderr)
             continue
         # An unescaped % ends the command; the rest is its input, with line feeds for each %.
@@ -56,12 +55,16 @@ def pipeline(lines: Iterable[str]) -> dict[str, Any]:
     return {"pipeline": "crontab", "jobs": jobs}
 
 
-def _id(command: str, ids: Counter[str]) -> str:
-    """The name of the program, with a number if there are several."""
+def _id(command: str, ids: set[str]) -> str:
+    """The name of the program, with a number if it is among *ids*, to which it is added."""
     program = command.split(maxsplit=1)[0].rpartition("/")[2]
     name = re.sub(r"[^A-Za-z0-9]+", "-", program).strip("-")[:50] or "job"
-    ids[name] += 1
-    return name if ids[name] == 1 else f"{name}-{ids[name]}"
+    found, number = name, 1
+    while found in ids:
+        number += 1
+        found = f"{name}-{number}"
+    ids.add(found)
+    return found
 
 
 if __name__ == "__main__":

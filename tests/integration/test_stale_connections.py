@@ -37,6 +37,19 @@ def test_a_connection_that_was_idle_for_long_is_not_used(
     assert [request.connection for request in server.requests] == [1, 1, 2]
 
 
+def test_a_connection_that_is_used_each_minute_stays(
+    server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script = [FOUND]
+    transport = Transport(server.address, connect=1, read=1)
+    now = time.time()
+    for seconds in (0, 40, 80, 120):
+        monkeypatch.setattr(time, "time", lambda since=seconds: now + since)
+        transport.send(HEADERS, b"{}")
+
+    assert [request.connection for request in server.requests] == [1, 1, 1, 1]
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_used_connection_that_is_reset_while_a_request_is_sent_costs_no_attempt(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheme: str

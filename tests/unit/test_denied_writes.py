@@ -101,6 +101,18 @@ def test_an_outcome_outlives_a_permission_that_is_missing_for_seconds(
     assert world.run(job, "12:00").state is RunState.SUCCEEDED
 
 
+def test_an_outcome_that_stays_refused_keeps_its_slot_for_seconds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatched(world)
+    monkeypatch.setattr(world.runs, "advance", denied)
+    world.script(lasts=timedelta(seconds=10))
+
+    with pytest.raises(PermissionError):
+        world.worker().work_one()
+    assert at("12:00:15") < world.now < at("12:00:20")
+
+
 def test_a_permission_that_stays_missing_ends_the_attempt_with_the_reason(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,7 +132,7 @@ def test_addresses_of_the_machine_are_always_refused(text: str, address: str) ->
 _PRIVATE = [
     "10.0.0.7", "172.16.0.1", "192.168.1.1", "100.64.0.1", "fd12::1", "fec0::1", "64:ff9b:1::1",
     "::ffff:10.0.0.7", "64:ff9b::a00:7", "240.0.0.1", "192.0.0.192",
-    "::ffff:0:10.0.0.7",
+    "::ffff:0:10.0.0.7", "::ffff:0:192.0.0.9",
 ]  # fmt: skip
 
 

@@ -63,6 +63,17 @@ def test_each_line_of_a_crontab_is_a_job(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
+def test_no_two_lines_have_the_same_id() -> None:
+    lines = "0 1 * * * backup-2\n0 2 * * * backup a\n0 3 * * * backup b\n0 4 * * * backup-2 c"
+
+    ids = [each["jobId"] for each in from_crontab(lines)["jobs"]]
+    assert ids == ["backup-2", "backup", "backup-3", "backup-2-2"]
+
+
+def test_a_line_without_a_command_is_left_out() -> None:
+    assert from_crontab("* * * * * %input")["jobs"] == []
+
+
 def test_a_crontab_without_jobs_is_a_pipeline_without_jobs() -> None:
     assert json.dumps(from_crontab("# none\n")) == '{"pipeline": "crontab", "jobs": []}'
 

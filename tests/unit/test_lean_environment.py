@@ -85,6 +85,19 @@ def test_endpoint_of_the_profile_is_that_of_botocore(
     assert service_endpoint(service) == Place("us-east-1", client.meta.endpoint_url)
 
 
+def test_a_configuration_that_may_not_be_read_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for botocore: such as root's, for a worker that another user runs with root's HOME."""
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+
+    def denied(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", denied)
+    monkeypatch.setattr(Path, "read_bytes", denied)
+
+    assert service_endpoint("sqs").endpoint == "https://sqs.eu-central-1.amazonaws.com"
+
+
 def test_an_endpoint_of_the_environment_goes_before_that_of_the_profile(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

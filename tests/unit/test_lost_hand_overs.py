@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
 from nextfire.domain.attempt import Attempt
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import lost_hand_overs
@@ -234,6 +236,32 @@ def test_the_runs_of_many_parents_are_read_up_to_a_limit(
     assert number_read() == 30
     monkeypatch.setattr(lost_hand_overs, "PARENT_RUNS_AT_MOST", 15)
     assert number_read() == 15
+
+
+class WatchedKey(RunKey):
+    """Can be in a WeakSet."""
+
+
+def test_a_visit_keeps_no_records(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads up to 100,000 of them, and 16 visits at the same time share 512 MiB."""
+    world.register("a")
+    child = world.register("b", **after("a"))
+    kept = WeakSet[RunKey]()
+    numbers = list[int]()
+
+    def each_second(job: JobKey, *_: Any, **__: Any) -> Iterator[Run]:
+        for second in range(100 if job == child.key else 0):
+            key = WatchedKey(job, child.run_key(world.now + timedelta(seconds=second)).run_id)
+            kept.add(key)
+            numbers.append(len(kept))
+            yield Run(key, RunState.SUCCEEDED)
+
+    monkeypatch.setattr(world.runs, "between", each_second)
+    since, now = world.now, world.now + timedelta(days=2)
+
+    assert [*lost_hand_overs.lost_hand_overs(world.jobs, world.runs, child, since, now)] == []
+    assert len(numbers) == 100
+    assert max(numbers) < 5
 
 
 SUCCESS = replace(Run(run_key(), RunState.SUCCEEDED), attempts=(Attempt(1, "w", at("12:00")),))

@@ -276,14 +276,19 @@ def test_a_batch_that_is_written_while_a_snapshot_is_made_is_not_lost(
     assert [run.key for run in stream.listed(RunState.RUNNING)] == [slow]
 
 
+@pytest.mark.parametrize("due_by", ["time", "bytes"])
 def test_of_projectors_whose_snapshot_is_due_at_the_same_time_one_makes_it(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, due_by: str
 ) -> None:
     """Each shard of the stream has one. A snapshot can have thousands of write units."""
     first, second, third = keys(3)
     stream.write(started(first, NOON))
     stream.deliver()
-    stream.clock.advance(FOLD_EVERY)
+    if due_by == "time":
+        stream.clock.advance(FOLD_EVERY)
+    else:
+        monkeypatch.setattr(project_runs, "FOLD_BYTES", 1)
+        monkeypatch.setattr(project_runs, "_PART_BYTES", 1)
     stream.write(started(second, stream.clock.now()))
     others, stream.pending = stream.pending, []
     other = ProjectRuns(stream.store, stream.runs, stream.clock)

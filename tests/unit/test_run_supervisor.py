@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from nextfire.domain.errors import UnavailableError
+from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.run import Run, RunState
@@ -174,3 +174,14 @@ def test_a_queue_that_does_not_answer_stops_no_beat() -> None:
     assert verdicts == {Directive.CONTINUE}
     assert harness.clock.now() > NOON + LEASE
     assert len(asked) <= 2 * 120, "about once a second"
+
+
+def test_what_no_repetition_can_change_is_raised_at_once() -> None:
+    harness = Harness()
+
+    def read() -> None:
+        raise UndecodableError("the run of a parent")
+
+    with pytest.raises(UndecodableError):
+        harness.supervisor.retry(read)
+    assert harness.clock.now() == NOON

@@ -47,11 +47,8 @@ def lost_hand_overs(
     waits = WAITS_AT_MOST + GRACE
     waits += longest_wait(child) if len(edges) > 1 else edges[0].delay
     first, last = since - waits, now - waits
-    keys = [run.key for run in islice(_between(runs, child, first, now), RECORDS_AT_MOST)]
-    # Whether later runs have a record is unknown.
-    until = min(last, keys[-1].scheduled_at) if len(keys) == RECORDS_AT_MOST else last
-    recorded = {key.scheduled_at for key in keys if key.uid == child.uid}
-    read = 0
+    recorded, all_read_until = _recorded(runs, child, first, now)
+    until, read = min(last, all_read_until), 0
     for edge in edges[:EDGES_AT_MOST]:
         parent = None
         with suppress(UndecodableError):
@@ -81,6 +78,22 @@ def join_ends(child: Job, lost: Iterable[tuple[Job, Run]], now: datetime) -> lis
     keys = {child.run_key(run.key.scheduled_at) for _, run in lost}
     end, at = JOIN_END_DISPATCH, now + GRACE
     return [child.dispatch_entry(key, at, end) for key in sorted(keys, key=str)]
+
+
+def _recorded(
+    runs: RunStore, child: Job, first: datetime, last: datetime
+) -> tuple[set[datetime], datetime]:
+    """The logical times of the runs of *child* from *first* to *last* that have a record; and until
+    when all records were read.
+    """
+    # Not the records: many visits at the same time share the auditor's memory.
+    found: set[datetime] = set()
+    for number, run in enumerate(islice(_between(runs, child, first, last), RECORDS_AT_MOST), 1):
+        if run.key.uid == child.uid:
+            found.add(run.key.scheduled_at)
+        if number == RECORDS_AT_MOST:
+            return found, run.key.scheduled_at
+    return found, last
 
 
 def _between(runs: RunStore, job: Job, first: datetime, last: datetime) -> Iterator[Run]:

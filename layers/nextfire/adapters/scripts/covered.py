@@ -36,7 +36,8 @@ class CoveredFolders:
         cls, root: Path, *, visible: Collection[Path], credentials: Collection[Path]
     ) -> Self:
         """The folders of this host: temporary folders, *root*, those of the files *credentials*,
-        the home of an executor's user, and the secrets that Kubernetes and Docker mount.
+        the home of an executor's user, and the secrets that Kubernetes and Docker mount, unless
+        their folder is among *visible*.
 
         Root's home is not covered: script users cannot read it anyway.
         """
@@ -45,7 +46,7 @@ class CoveredFolders:
         if os.geteuid() != 0:
             private |= _homes()
         found = {path.resolve() for path in private}
-        mounted = {_RUN / "user", _RUN / "secrets"}
+        mounted = {_RUN / "user", _RUN / "secrets"} - {path.resolve() for path in visible}
         hidden = mounted | {path for path in found if len(path.parts) > _TOP_LEVEL}
         covered = {path for path in shared | hidden if path.is_dir() and path != Path("/")}
         # A folder inside a covered folder is covered with it.

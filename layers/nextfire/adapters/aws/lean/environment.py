@@ -141,7 +141,10 @@ def _bundle_of_profile() -> str | None:
 
 def _profiles_mention(setting: bytes) -> bool:
     config = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
-    return config.is_file() and setting in config.read_bytes()
+    try:
+        return setting in config.read_bytes()
+    except OSError:  # absent, or the file of another user, which botocore ignores too
+        return False
 
 
 def _bundle() -> str | None:
