@@ -16,6 +16,7 @@ from tests.integration.test_contract_run_store.conftest import (
     FAILED,
     HANDED_BACK,
     Dead,
+    Held,
     claim,
     redrive,
     retrying,
@@ -119,3 +120,14 @@ def test_it_can_be_redriven_once_it_is_dead(dead: Dead) -> None:
     again = redrive(dead, died, NOON)
 
     assert (again.taken, again.run.dispatch) == (True, unsent_dispatch(begun.dispatch))
+
+
+def test_a_run_that_is_to_be_cancelled_is_not_brought_forward(held: Held) -> None:
+    was = retrying(held.store, not_before=RETRY_AT)
+    held.request_cancel(was.key)
+    to = was.brought_forward("now", NOON)
+
+    refused = held.store.bring_forward(was, to, a_retry(was.key, NOON, dispatch=to.dispatch), NOON)
+
+    assert refused == Claim(replace(was, cancel_requested=True), taken=False)
+    assert held.store.get(was.key) == refused.run
