@@ -284,7 +284,7 @@ def _started_since(run: Run, since: datetime, now: datetime) -> bool:
     first = min(begun, default=run.not_before)
     if run.attempt_base > 0 and first is not None and first >= since:
         return True
-    if run.state is RunState.PENDING and run.not_before is not None and run.not_before <= now:
+    if run.not_before is not None and run.not_before <= now:
         begun.append(run.not_before)
     return was_started(run) and any(each >= since for each in begun)
 
