@@ -31,7 +31,7 @@ Labels = Annotated[
         metavar="KEY=VALUE",
         help=(
             "All jobs with this label. Repeat the option: with all of them. Exit code 1: some "
-            "failed."
+            "failed; 0, with a message, if none matches."
         ),
     ),
 ]
@@ -181,9 +181,8 @@ def delete(
         job = caller.client().delete_job(str(job_id)).document
         caller.show(job, render.job(job))
         return
-    labels = " ".join(f"{key}={value}" for key, value in read_labels(label or ()).items())
-    confirm(caller, f"Cancel all jobs labelled {labels} for good?", yes=yes)
-    _change(caller, caller.client().cancel_jobs, label)
+    confirm(caller, f"Cancel all jobs labelled {_listed(label)} for good?", yes=yes)
+    _change(caller, caller.client().cancel_jobs, label, of="job")
 
 
 def _is_one(job_id: str | None, label: list[str] | None, *, every: bool | None = None) -> bool:
@@ -198,15 +197,21 @@ def _is_one(job_id: str | None, label: list[str] | None, *, every: bool | None =
     return job_id is not None
 
 
+def _listed(label: list[str] | None) -> str:
+    """The labels, as they were given."""
+    return " ".join(f"{key}={value}" for key, value in read_labels(label or ()).items())
+
+
 def _change(
     caller: Session,
     act: Callable[..., ManyResponse],
     label: list[str] | None,
     *,
     every: bool = False,
+    of: str = "ACTIVE or PAUSED job",
 ) -> None:
     """Do *act* to the jobs with these labels, or to *every* job, call by call. May be interrupted,
-    and repeated.
+    and repeated, so it also succeeds if no job matches. *of*: the kind of jobs it acts on.
     """
     selected: Document = {"all_jobs": True} if every else {"labels": read_labels(label or ())}
     done: Document = {"matched": 0, "changed": 0, "failed": []}
@@ -222,3 +227,5 @@ def _change(
     caller.show(done, render.changed(done, every=every))
     if done["failed"]:
         raise typer.Exit(1)
+    if not done["matched"]:
+        caller.say(f"No {of} found{'' if every else f' with {_listed(label)}'}.")

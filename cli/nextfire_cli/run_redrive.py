@@ -55,8 +55,8 @@ def redrive(
         bool, typer.Option("--yes", "-y", help="Skip the confirmation of the plan for --from.")
     ] = False,
 ) -> None:
-    """Redrive dead runs, with as many attempts as their jobs allow. Exit code 1: some of several
-    were not redriven.
+    """Redrive dead runs, with as many attempts as their jobs allow. Or start runs now that wait
+    for their retry, without more attempts. Exit code 1: some of several were not redriven.
 
     With --from: redrive a sequence, of which EXECUTION_ID is any run, from one of its jobs on. The
     run of that job starts again if it is DEAD, CANCELLED or SKIPPED, and the sequence continues

@@ -35,11 +35,11 @@ _ONLY_ONE = (
 def status(context: typer.Context) -> None:
     """Check whether jobs run on time, by default on the local stack. Exit code 1: they do not.
 
-    On the embedded stack: its processes, late and held due entries, queued and running runs, and
-    the runs that died in the last 15 minutes. Of a deployed API: its health, running and waiting
-    runs, those that ended in the last 15 minutes, and its watchers with those that were lost; its
-    queues have alarms and a dashboard. Of the stack on the emulator: that, and its processes with
-    their deaths.
+    On the embedded stack: its processes, late and held due entries, up to 5 late jobs, queued and
+    running runs, and the runs that died in the last 15 minutes. Of a deployed API: its health,
+    running and waiting runs, those that ended in the last 15 minutes, and its watchers with those
+    that were lost; its queues have alarms and a dashboard. Of the stack on the emulator: that, and
+    its processes with their deaths.
 
     [bold]Examples[/]
       nextfire status
@@ -92,6 +92,10 @@ def _document(activity: Activity) -> Document:
     return {
         "lagSec": round(activity.lag.total_seconds(), 1),
         "late": activity.late,
+        "lateJobs": [
+            {"jobId": job.job_id, "lagSec": round(job.lag.total_seconds(), 1)}
+            for job in activity.late_jobs
+        ],
         "held": activity.held,
         "queued": activity.queued,
         "waitSec": round(activity.wait.total_seconds(), 1),

@@ -89,6 +89,7 @@ from tests.crashes.run_flows import (
     RedrivePool,
     RunNow,
     SkipNext,
+    StartWaiting,
     StopBackfill,
     Unskip,
 )
@@ -110,6 +111,7 @@ FLOWS: list[Flow] = [
     AppendChanges(),
     *(Register(), Change(), ChangePayload(), Pause(), Drain(), Resume(), Delete(), DeletePaused()),
     *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
+    StartWaiting(),
     *(RunNow(), SkipNext(), Unskip(), PauseUntil(), EndOfPause()),
     *(BeginBackfill(), StopBackfill(), TickOfBackfill()),
     *(Tick(), TickOfManyBuckets(), TickOfMoved(), TickOfRetry(), TakeLease(), ReleaseLease()),

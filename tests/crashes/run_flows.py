@@ -9,7 +9,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.manage_backfills import BackfillRange
-from nextfire.usecases.manage_runs import Redriven
+from nextfire.usecases.manage_runs import Redriven, was_started
 from tests.accounting import ran
 from tests.builders import at, job_key
 from tests.crashes.flow import (
@@ -124,6 +124,30 @@ class Redrive(RequestFlow):
             died = stack.cloud.died["worker"] and run.state is RunState.DEAD
             assert died or run.state is RunState.SUCCEEDED
             stack.assert_attempts(run, 2)
+
+
+class StartWaiting(RequestFlow):
+    """The run makes its second attempt before its retry is due."""
+
+    name = "redrive: waits for its retry"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, retryPolicy={"maxAttempts": 3, "initialDelayMs": 30_000})
+        stack.worker().work()
+
+    def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
+        return api.executions.redrive(run_key(), None)
+
+    def script(self, call: ScriptCall) -> Script:
+        return Script(exit_code=1 if attempt(call) == 1 else 0)
+
+    def check(self, stack: Stack) -> None:
+        # A repeated request, for lack of an answer, may find that the run is due or has ended.
+        assert isinstance(stack.answered, Run | ConflictError)
+        run = stack.run()
+        assert run.state is RunState.SUCCEEDED
+        assert was_started(run)
+        stack.assert_attempts(run, 2)
 
 
 class RedrivePool(Redrive):

@@ -114,6 +114,20 @@ def test_a_script_that_fails_is_tried_again_later_and_later(user: User) -> None:
     assert instant(third["startedAt"]) - instant(second["finishedAt"]) >= timedelta(seconds=2)
 
 
+def test_a_run_that_waits_for_its_retry_starts_now_on_request(user: User) -> None:
+    policy = {"maxAttempts": 2, "initialDelayMs": 900_000, "maxDelayMs": 900_000}
+    job = user.once(soon(1), handler="flaky", payload={"fails": 1}, retryPolicy=policy)
+    waiting = in_state(user, job, "PENDING")
+
+    begun = executed(user, waiting, "redrive")
+
+    assert (begun["state"], begun["attempt"]) == ("PENDING", 1)
+    assert instant(begun["retryAt"]) < instant(waiting["retryAt"])
+    run = in_state(user, job, "SUCCEEDED")
+    assert outcomes(run) == [(1, "FAILED"), (2, "SUCCEEDED")]
+    assert run["dispatch"] == begun["dispatch"]
+
+
 def test_a_dead_run_is_published_and_redriven_once_its_script_is_fixed(user: User) -> None:
     listener = Listener(user.stack)
     user.stack.put_script("default", "repaired", "raise SystemExit('broken')")

@@ -120,7 +120,8 @@ def jobs(draw: st.DrawFn) -> Job:
         if step == "change":
             job = job.with_new_version(at)
         elif step == "pause" and job.state is JobState.ACTIVE:
-            job = job.paused(at, draw(st.none() | texts.filter(bool)))
+            given = st.none() | texts.filter(bool)
+            job = job.paused(at, draw(given), by=draw(given))
             job = replace(job, drain_asked_at=draw(st.none() | st.just(at)))
         elif step == "resume" and job.state is JobState.PAUSED:
             job = job.resumed(at)

@@ -197,6 +197,7 @@ class TestByLabel:
         assert (done["matched"], done["changed"], done["failed"]) == (5, 5, [])
         assert ids(system, state="PAUSED") == [*"abcde"]
         assert system.job("a").pause_reason == "why"
+        assert system.job("a").paused_by == f"arn:aws:iam::{TENANT}:user/u"
 
         again = act(system, "pause", {"team": "etl"}, reason="other")
         assert (again["matched"], again["changed"]) == (5, 0)

@@ -14,8 +14,9 @@ from nextfire.domain.instants import parse_instant
 from nextfire.domain.job import MAX_REPLACED
 from tests.fakes import Clock
 from tests.integration.api_answers import CRON, assert_problem
-from tests.integration.deployment import SHARDS, TENANT, Deployment
+from tests.integration.deployment import SHARDS, TENANT, Deployment, labelled_key
 
+PRINCIPAL = f"arn:aws:iam::{TENANT}:user/u"
 NOW = parse_instant("2026-05-24T10:00:00Z")
 
 
@@ -30,6 +31,7 @@ class TestPause:
         expected = created | {
             "state": "PAUSED",
             "pauseReason": "the ledger is closed",
+            "pausedBy": PRINCIPAL,
             "pausedAt": "2026-05-24T10:05:00Z",
             "updatedAt": "2026-05-24T10:05:00Z",
             "revision": 2,
@@ -51,7 +53,7 @@ class TestPause:
         resumed = system.call("POST", "/v1/jobs/a/resume")
 
         assert (resumed.status, resumed.document["state"]) == (200, "ACTIVE")
-        assert {"pauseReason", "pausedAt"}.isdisjoint(resumed.document)
+        assert {"pauseReason", "pausedAt", "pausedBy"}.isdisjoint(resumed.document)
         # The phase is kept: 10:10 was before the pause, 10:20 during it, 10:30 is next.
         assert resumed.document["nextFireAt"] == "2026-05-24T10:30:00Z"
         job = system.job("a")
@@ -151,6 +153,31 @@ class TestPause:
 
         assert fault["problem"] == problem
         assert fault["remedy"] == f"{remedy} For example `the ledger is closed`."
+
+    @pytest.mark.parametrize("action", ["pause", "drain"])
+    def test_it_is_known_who_paused_it_first(self, system: Deployment, action: str) -> None:
+        system.register(jobId="a", labels={"team": "etl"})
+        key = labelled_key(TENANT, {"team": "etl"})
+
+        first = system.call("POST", f"/v1/jobs/a/{action}", authorizer=key)
+        again = system.call("POST", f"/v1/jobs/a/{action}")
+
+        assert first.document["pausedBy"] == again.document["pausedBy"] == "00000000000000fe"
+
+    @pytest.mark.parametrize("value", [{"L": [{"S": "x"}]}, {"NULL": True}])
+    def test_a_job_can_be_read_whatever_that_is(self, system: Deployment, value: Any) -> None:
+        system.register(jobId="a")
+        system.call("POST", "/v1/jobs/a/pause")
+        system.database.update_item(
+            TableName=system.jobs_table,
+            Key={"tenant": {"S": TENANT}, "job_id": {"S": "a"}},
+            UpdateExpression="SET paused_by = :value",
+            ExpressionAttributeValues={":value": value},
+        )
+
+        shown = system.call("GET", "/v1/jobs/a").document
+
+        assert (shown["state"], shown.get("pausedBy")) == ("PAUSED", None)
 
     @pytest.mark.parametrize("reason", ["x" * 256, "Größe 🕑", " r "])
     def test_reason_is_kept_as_it_is(self, system: Deployment, reason: str) -> None:

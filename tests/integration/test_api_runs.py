@@ -154,6 +154,23 @@ class TestRedrive:
         assert "is PENDING" in again.document["detail"]
         assert get(system, run.key) == first.document
 
+    def test_execution_that_waits_for_a_retry_starts_now(
+        self, system: Deployment, job: Job, clock: Clock
+    ) -> None:
+        run = started(system, job, due(clock, 5))
+        failed = Result(AttemptOutcome.FAILED, "exit code 1", 1)
+        retry_at = clock.now() + timedelta(hours=1)
+        system.runs.advance(run, run.retrying(failed, clock.now(), not_before=retry_at))
+
+        answer = act(system, run.key, "redrive", {"reason": "the disk is repaired"})
+
+        assert (answer.status, answer.document["state"]) == (200, "PENDING")
+        assert answer.document["reason"] == "the disk is repaired"
+        assert answer.document["retryAt"] == isoformat(clock.now())
+        assert "attemptsBeforeRedrive" not in answer.document
+        assert get(system, run.key) == answer.document
+        assert_problem(act(system, run.key, "redrive"), 409)
+
     def test_only_the_dead_are_redriven(self, system: Deployment, job: Job, clock: Clock) -> None:
         run = started(system, job, due(clock, 5))
         waiting = job.run_key(due(clock))

@@ -244,6 +244,9 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "save checkpoint": lambda c: runs(c).save(a_run(), Value(1, "1")),
     "mark buried": lambda c: runs(c).mark_death_published(a_run()),
     "redrive run": lambda c: runs(c).redrive(a_run(), a_retry(RUN, NOON), NOON),
+    "bring run forward": lambda c: runs(c).bring_forward(
+        a_run(), a_run(), a_retry(RUN, NOON), NOON
+    ),
     "find runs": lambda c: runs(c).find([run_key()]),
     "list dead runs": lambda c: runs(c).list_dead(
         "acme", first=NOON, last=NOON, cursor=None, limit=1
@@ -508,6 +511,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         "pause",
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_death_published", "redrive", "list_dead", "find"),
+        "bring_forward",
         *("request", "skip_next", "unskip", "await_parents"),
         *("begin", "finish", "refuse", "note", "replace", "flow", "replace_flow"),
         *("last", "ids_since", "append", "read"),

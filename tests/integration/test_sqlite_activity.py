@@ -20,7 +20,7 @@ from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteInbox, SqliteRunQueue
 from nextfire.adapters.sqlite.run_reads import stored_item
 from nextfire.adapters.sqlite.table import DUE, RUNS
-from nextfire.domain.activity import Activity
+from nextfire.domain.activity import Activity, LateJob
 from nextfire.domain.due import PARKED_AT_MOST
 from nextfire.domain.instants import isoformat, to_ms
 from nextfire.domain.run import Run, RunState
@@ -48,7 +48,25 @@ def test_late_entries_are_those_that_no_watcher_dispatched(database: Database) -
 
     found = read_activity(database, "acme", NOON)
 
-    assert found == replace(IDLE, lag=90 * SECOND, late=1, held=1)
+    late = (LateJob("late", 90 * SECOND),)
+    assert found == replace(IDLE, lag=90 * SECOND, late=1, held=1, late_jobs=late)
+
+
+def test_the_jobs_that_are_late_the_longest_are_named_once_each(database: Database) -> None:
+    entries = [
+        a_fire(a_job(f"job{number}"), NOON - (number + at) * SECOND)
+        for number in range(10, 17)
+        for at in (0, 20)
+    ]
+    SqliteDueStore(database).put(entries, NOON - 3600 * SECOND)
+    put(database, DUE, bucket="2026-05-24T11:00Z#000", entry=f"{to_ms(NOON) - 900_000:013d}#x")
+
+    found = read_activity(database, "acme", NOON)
+
+    assert found.late == 15
+    assert found.late_jobs == tuple(
+        LateJob(f"job{number}", (number + 20) * SECOND) for number in (16, 15, 14, 13, 12)
+    )
 
 
 def test_runs_that_wait_for_a_later_minute_are_held(database: Database) -> None:
@@ -130,7 +148,11 @@ def on_noon(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (4711, NOON - SECOND, None),
         (None, NOON - SECOND, "Not on time: watcher does not run."),
-        (4711, NOON - 30 * SECOND, "Not on time: 1 due run not dispatched"),
+        (
+            4711,
+            NOON - 30 * SECOND,
+            "Not on time: 1 due run not dispatched, the oldest for 30 s (report 30 s): the watcher",
+        ),
     ],
 )
 def test_status_fails_if_jobs_are_not_on_time(
@@ -157,6 +179,8 @@ def test_status_fails_if_jobs_are_not_on_time(
     assert (named or "") in result.stderr
     assert ("Not on time" in result.stderr) is (named is not None)
     assert json.loads(shown.stdout)["onTime"] is (named is None)
+    late = [{"jobId": "report", "lagSec": 30.0}] if due < NOON - 5 * SECOND else []
+    assert json.loads(shown.stdout)["activity"]["lateJobs"] == late
     assert "killed by SIGKILL" in result.stdout
 
 

@@ -1,5 +1,5 @@
 """One run after it was first sent: claim, lease, fence, outcome, retry, settle, acknowledge; and
-requests to cancel and redrive it.
+requests to cancel and redrive it, and to start it before its retry is due.
 
 The queue delivers only the head of the run's message group. A worker may be overtaken or die
 between any two calls; its lease and its message's visibility timeout may expire at any time, which
@@ -42,11 +42,13 @@ def run(
     hand_backs: int = 0,
     cancels: int = 0,
     redrives: int = 0,
+    starts: int = 0,
 ) -> Model[State]:
     """The model with this number of faults of each kind (crashes, expiries for slowness, lost
-    answers, ends of the deduplication window) and of requests (hand-backs, cancels, redrives).
+    answers, ends of the deduplication window) and of requests (hand-backs, cancels, redrives,
+    starts before a retry is due).
     """
-    left = Left(crashes, slow, lost, windows, hand_backs, cancels, redrives)
+    left = Left(crashes, slow, lost, windows, hand_backs, cancels, redrives, starts)
 
     def steps(state: State) -> Iterator[Step[State]]:
         for w in range(len(state.workers)):

@@ -84,3 +84,11 @@ def requests(protocol: Protocol, state: State) -> Iterator[Step[State]]:
             answered=False,
         )
         yield Step("redrive", numbered(redriven, number))
+    if left.starts and record.state is RecordState.PENDING:
+        number = record.dispatch + protocol.redrive_adds
+        begun = state._replace(
+            record=record._replace(dispatch=number),
+            left=left._replace(starts=left.starts - 1),
+            redriven=state.redriven + 1,
+        )
+        yield Step("start now", numbered(begun, number))

@@ -91,6 +91,7 @@ class Left(NamedTuple):
     hand_backs: int
     cancels: int
     redrives: int
+    starts: int = 0
 
 
 class State(NamedTuple):

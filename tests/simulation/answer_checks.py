@@ -48,6 +48,13 @@ def check_redriven(history: History) -> None:
         assert tried or given_up or awaits_parents(run), f"{key.execution_id} was not redriven"
 
 
+def check_hastened(history: History) -> None:
+    """Runs that were to start before their retry was due were sent again."""
+    for key, dispatch in history.hastened.items():
+        run = history.stores.runs.items[key]
+        assert run.dispatch >= dispatch, f"{key.execution_id}: dispatch {dispatch} was lost"
+
+
 def check_asked(history: History) -> None:
     """Each manual run was created once, however often it was requested, with its payload."""
     runs = history.stores.runs.items.values()

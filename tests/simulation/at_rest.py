@@ -21,6 +21,7 @@ from tests.simulation.answer_checks import (
     check_backfilled,
     check_cancelled,
     check_drained,
+    check_hastened,
     check_keyed,
     check_redriven,
     check_skipped,
@@ -72,6 +73,7 @@ def come_to_rest(history: History) -> int:
         raise AssertionError(wrong)
     check_cancelled(history)
     check_redriven(history)
+    check_hastened(history)
     check_asked(history)
     check_keyed(history)
     check_skipped(history)

@@ -267,6 +267,10 @@ class Monitor:
             self._granted.setdefault(run.key, _Granted(0)).before = run.attempt
         elif was.state.ended and (run.state is not was.state or run.attempts != was.attempts):
             self.wrong(f"{name}: {was.state} became {run.state} (invariant 4)")
+        elif was.state is run.state is RunState.PENDING and run.dispatch != was.dispatch:
+            sent = (run.key, run.dispatch) in self._accepted
+            for wrong in self.restarts.wrong_start(was, run, sent=sent):
+                self.wrong(f"{name}: {wrong} (invariant 6)")
         taken_over = was.state is RunState.RUNNING and run.fence != was.fence
         if taken_over and was.lease_until is not None:
             if run.fence != was.fence + 1:

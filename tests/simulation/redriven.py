@@ -43,6 +43,16 @@ class Restarts:
         if sent or run.dispatch <= was.dispatch + 1:
             yield f"dispatch {run.dispatch} may have been sent"
 
+    def wrong_start(self, was: Run, run: Run, *, sent: bool) -> Iterator[str]:
+        """What is wrong with the step from *was*, which waits for its retry, to *run*, which waits
+        for less. *sent*: as for `wrong`.
+        """
+        attempts = was.attempt, was.attempt_base, was.fence, was.attempts
+        if attempts != (run.attempt, run.attempt_base, run.fence, run.attempts):
+            yield "a start before its retry changed its attempts"
+        if sent or run.dispatch != unsent_dispatch(was.dispatch):
+            yield f"a start before its retry has dispatch {run.dispatch} after {was.dispatch}"
+
     def may_await(self, was: Run, run: Run) -> bool:
         """Whether a request permits that *was* awaits its parents as *run*."""
         ended = was.state in {RunState.DEAD, RunState.SKIPPED} and not was.skip_requested

@@ -1,5 +1,5 @@
-"""Users who cancel runs and sequences that wait, and redrive what was cancelled or skipped, soon
-after and long after.
+"""Users who cancel runs and sequences that wait, redrive what was cancelled or skipped, soon after
+and long after, and start runs now that wait for their retry.
 
 In some histories only, next to the other flows, and with dice of their own: the seeds of the other
 histories keep their meaning.
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 REDRIVING = 7
 """One history of this many has these users; of each kind of history, as many."""
+STARTING = 3
+"""Of these, one of this number has users who start waiting runs."""
 _THESE = 5
 _KINDS = 20
 _EVERY = [0.5, 2, 5, 10, 20]
@@ -43,11 +45,19 @@ def redrives(seed: int) -> bool:
     return seed // _KINDS % REDRIVING == _THESE
 
 
+def starts(seed: int) -> bool:
+    """Whether some of these users also start runs that wait for their retry."""
+    return redrives(seed) and seed // _KINDS // REDRIVING % STARTING == 0
+
+
 def begin_redrives(history: History) -> None:
     """Let the users begin, if the history has them."""
     if redrives(history.seed):
         users = _Users(history, Random(f"redrives {history.seed}"))  # noqa: S311 — repeatable
         history.system.start(history.system.aws, users.act)
+    if starts(history.seed):
+        dice = Random(f"starts {history.seed}")  # noqa: S311 — repeatable
+        history.system.start(history.system.aws, lambda: _start_waiting(history, dice))
 
 
 @dataclass(slots=True)
@@ -166,6 +176,38 @@ class _Users:
         if sequences is None or self.dice.random() < 0.8:
             return key.job
         return self.dice.choice(sequences.order)
+
+
+def _start_waiting(history: History, dice: Random) -> None:
+    """Start runs that wait for their retry now, until the history is over. Often two users ask for
+    the same one, and often as it becomes due.
+    """
+    while True:
+        history.system.aws.sleep(timedelta(seconds=dice.choice(_EVERY)))
+        runs = history.stores.runs.items.items()
+        waiting = [key for key, run in runs if run.state is RunState.PENDING and run.not_before]
+        for _ in range(dice.choice([1, 1, 2]) if waiting else 0):
+            _start(history, dice.choice(waiting[-2:]))
+
+
+def _start(history: History, key: RunKey) -> None:
+    asked_at = history.kernel.clock.now()
+    answered = False
+
+    def ask(client: Client) -> None:
+        nonlocal answered
+        again = history.kernel.clock.now() > asked_at
+        run = client.runs.redrive(key, AGAIN, asked_at=asked_at if again else None)
+        answered = True
+        if run.state is RunState.PENDING and run.reason == AGAIN:
+            history.hastened[key] = max(run.dispatch, history.hastened.get(key, 0))
+
+    def ask_again() -> None:
+        if not answered:
+            history.request(key.job.tenant, f"start {key.execution_id} now", ask)
+
+    for number in range(_TRIES):
+        history.later(timedelta(seconds=_REPEATED_AFTER * number), ask_again)
 
 
 def _started(steps: list[RedriveStep]) -> Iterator[RunKey]:

@@ -32,6 +32,8 @@ class Requested:
         """Jobs that were undecodable for a while."""
         self.redriven: dict[RunKey, int] = {}
         """The runs whose redrive was answered, with the dispatch number in the answer."""
+        self.hastened: dict[RunKey, int] = {}
+        """The runs whose retry was brought forward, with the dispatch number in the answer."""
         self.asked: list[ManualRunRequest] = []
         self.keyed: list[KeyedCreation] = []
         self.skipped: set[RunKey] = set()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from itertools import count, islice
 from typing import Any
 
 import pytest
 
 from nextfire.domain import redrive_plan
+from nextfire.domain.run import Run
 from tests.simulation.history import History
 from tests.simulation.redrives import redrives
 
@@ -47,13 +49,24 @@ def ignore_downstream(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(redrive_plan, "_follower", follower)
 
 
+def grant_all_attempts(patch: pytest.MonkeyPatch) -> None:
+    """A retry that is brought forward counts as a redrive."""
+
+    def brought_forward(run: Run, reason: str, now: datetime) -> Run:
+        return run.redriven(reason, now)
+
+    patch.setattr(Run, "brought_forward", brought_forward)
+
+
 PLANTS: dict[str, tuple[Plant, str]] = {
     "a dispatch that was sent": (send_a_wait_again, "may have been sent"),
     "a cancelled run that starts again": (start_all_below, "CANCELLED became PENDING"),
     "a redrive of too much": (ignore_downstream, "became PENDING|was made to await"),
+    "new attempts for a start": (grant_all_attempts, "changed its attempts"),
 }
 _FIRST_SEED: dict[Plant, int] = {
     send_a_wait_again: 247,
+    start_all_below: 947,
     ignore_downstream: 1227,
 }
 _MOST_SEEDS = 40
@@ -76,7 +89,7 @@ def test_a_planted_defect_of_redrives_is_found(
 
 
 # Runs that wait for maxParallel and for endpoints, timed joins, tenants with quotas.
-@pytest.mark.parametrize("seed", [103, 107, 113, 247, 383, 1087])
+@pytest.mark.parametrize("seed", [103, 107, 109, 113, 247, 383, 523, 1087])
 def test_what_was_cancelled_or_skipped_starts_again_and_is_accounted_for(seed: int) -> None:
     assert redrives(seed)
     assert not History(seed).play().violations

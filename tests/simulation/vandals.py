@@ -38,7 +38,7 @@ def _delete_entry(history: History) -> None:
 def _delete_records(history: History) -> None:
     """Delete records of occurrences only: requested runs are recorded nowhere else."""
     runs, dice = history.stores.runs, history.kernel.dice
-    asked = history.asked_to_cancel | history.redriven.keys()
+    asked = history.asked_to_cancel | history.redriven.keys() | history.hastened.keys()
     ended = [run for run in runs.items.values() if run.state.ended and run.key not in asked]
     for run in ended:
         of_schedule = run.trigger is Trigger.SCHEDULE and not run.skip_requested

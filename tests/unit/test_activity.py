@@ -5,7 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.activity import MAX_WAIT, MIN_SPACE, Activity, problems, short_of_space
+from nextfire.domain.activity import (
+    MAX_WAIT,
+    MIN_SPACE,
+    Activity,
+    LateJob,
+    problems,
+    short_of_space,
+)
 
 IDLE = Activity(lag=timedelta(), late=0, held=0, queued=0, wait=timedelta(), running=0, failed=0)
 BUSY = replace(
@@ -40,6 +47,24 @@ BUSY = replace(
             replace(IDLE, late=1, lag=timedelta(seconds=11)),
             {},
             ["1 due run not dispatched, the oldest for 11 s: the watcher does not keep up"],
+        ),
+        (
+            replace(
+                IDLE,
+                late=9,
+                lag=timedelta(seconds=11.7),
+                late_jobs=(
+                    LateJob("report", timedelta(seconds=11.7)),
+                    LateJob("clean", timedelta(seconds=6)),
+                ),
+            ),
+            {},
+            [
+                (
+                    "9 due runs not dispatched, the oldest for 12 s (report 12 s, clean 6 s): the"
+                    " watcher does not keep up"
+                )
+            ],
         ),
         (
             replace(IDLE, queued=2000, wait=timedelta(seconds=11)),

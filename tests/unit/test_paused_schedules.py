@@ -19,9 +19,10 @@ from tests.builders import NOON, a_job, at
 def test_a_pause_owns_no_occurrences_and_keeps_former_versions() -> None:
     job = a_job(since=at("11:30"))
 
-    paused = job.paused(at("12:10:00.5"), "maintenance")
+    paused = job.paused(at("12:10:00.5"), "maintenance", by="ada")
 
     assert (paused.state, paused.pause_reason) == (JobState.PAUSED, "maintenance")
+    assert paused.paused_by == "ada"
     assert paused.schedule_version > job.schedule_version
     assert paused.effective_from == at("12:10:00.5")
     (past,) = paused.replaced
@@ -33,10 +34,11 @@ def test_a_pause_owns_no_occurrences_and_keeps_former_versions() -> None:
 
 
 def test_a_resumed_version_owns_what_was_due_since_the_pause() -> None:
-    job = a_job(since=at("11:30")).paused(at("12:10"), "maintenance")
+    job = a_job(since=at("11:30")).paused(at("12:10"), "maintenance", by="ada")
 
     resumed = job.resumed(at("15:10"))
 
+    assert resumed.paused_by is None
     assert (resumed.state, resumed.pause_reason) == (JobState.ACTIVE, None)
     assert resumed.schedule_version > job.schedule_version
     assert (resumed.effective_from, resumed.resumed_at) == (at("12:10"), at("15:10"))

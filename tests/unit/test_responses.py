@@ -104,12 +104,13 @@ def test_a_job_has_all_fields_of_its_definition() -> None:
 def test_a_pause_is_shown_while_it_lasts_and_what_comes_next_while_something_does(
     state: JobState,
 ) -> None:
-    job = replace(a_job(schedule="0 * * * *"), state=state, pause_reason="a move")
+    job = replace(a_job(schedule="0 * * * *"), state=state, pause_reason="a move", paused_by="ada")
 
     document = JobResponse.of(job, NOON).document
 
     paused, active = state is JobState.PAUSED, state is JobState.ACTIVE
     assert ("pausedAt" in document, "pauseReason" in document) == (paused, paused)
+    assert ("pausedBy" in document) == paused
     assert document.get("nextFireAt") == ("2026-05-24T13:00:00Z" if active else None)
 
 

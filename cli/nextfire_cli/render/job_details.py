@@ -147,6 +147,7 @@ _STATE = (
     Row("State", lambda job: state(job.get("state"))),
     Row("Draining", lambda job: "earlier runs have not ended" if job.get("draining") else None),
     Row("Paused", lambda job: next_to(job, "pausedAt", job.get("pauseReason", ""))),
+    _as_is("Paused by", "pausedBy"),
     _as_is("Resumes", "resumesAt"),
     Row("Backfill", _backfill),
     Row("Next run", _next),

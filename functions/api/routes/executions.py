@@ -51,6 +51,7 @@ from nextfire.responses.executions import (
 from nextfire.usecases.find_run import PendingOccurrence
 from nextfire.usecases.labelled_runs import LabelledRuns
 from nextfire.usecases.list_runs import RunFilter, list_runs
+from nextfire.usecases.manage_runs import was_started
 
 _MAX_LOG_LINES = 1000
 _MAX_ATTEMPT = 999_999_999
@@ -63,7 +64,7 @@ class CancelRequest(Document):
 
 
 class RedriveRequest(Document):
-    """Redrive a dead execution."""
+    """Redrive a dead execution, or start one now that waits for its retry."""
 
     reason: Reason = None
 
@@ -256,7 +257,13 @@ def cancel_execution(
 
 @routes.post(
     "/v1/executions/<execution_id>/redrive",
-    **operation("Redrive a dead execution", _EXECUTION, problems=_CONFLICT),
+    **operation(
+        "Redrive a dead execution, or start a waiting one now",
+        _EXECUTION,
+        problems=_CONFLICT,
+        more="A DEAD execution gets all attempts of its job's policy. One that is PENDING until "
+        "its `retryAt` makes its next attempt now.",
+    ),
 )
 def redrive_execution(
     execution_id: ExecutionId,
@@ -266,9 +273,9 @@ def redrive_execution(
     try:
         run = executions.redrive(key, request.reason, asked_at=once().first_sent_at)
     except ConflictError:
-        # An earlier try of this request may have redriven it.
+        # An earlier try of this request may have started it.
         found = services().find_run.find(key) if once().again else None
-        if not isinstance(found, Run) or not found.attempt_base or found.state is RunState.DEAD:
+        if not isinstance(found, Run) or not was_started(found) or found.state is RunState.DEAD:
             raise
         run = found
     return respond(ExecutionResponse.of(run))

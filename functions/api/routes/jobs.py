@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
-from functions.api.app import log_unreadable, tenant
+from functions.api.app import caller, log_unreadable, tenant
 from functions.api.idempotency import once
 from functions.api.job_filters import Count, JobStateFilter, Labels, NamePrefix, labels
 from functions.api.job_requests import JobBody, JobPatchBody, JobPutBody, JobRequest
@@ -202,6 +202,7 @@ def pause_job(
         _key(job_id),
         request.reason,
         now=now(),
+        by=caller().principal,
         until=request.ends_at,
         expected=expected,
         again=once().again,
@@ -229,7 +230,12 @@ def drain_job(
 ) -> Response[str]:
     expected = versions(if_match)
     job = services().jobs.drain(
-        _key(job_id), request.reason, now=now(), expected=expected, again=once().again
+        _key(job_id),
+        request.reason,
+        now=now(),
+        by=caller().principal,
+        expected=expected,
+        again=once().again,
     )
     return respond_job(job)
 

@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, WithJsonSchema
 
-from functions.api.app import log_unreadable, tenant, undecodable, unexpected
+from functions.api.app import caller, log_unreadable, tenant, undecodable, unexpected
 from functions.api.idempotency import once, skip_storing_response
 from functions.api.job_requests import CRON_JOB_EXAMPLE, SHORT_JOB_EXAMPLE, JobRequest, read_job
 from functions.api.operation import WORKS_FOR, area, operation
@@ -182,10 +182,10 @@ def create_jobs(request: BatchBody) -> Response[str]:
     **operation("Pause all jobs, or those with some labels", _DONE, more=_MORE),
 )
 def pause_jobs(request: PauseManyBody) -> Response[str]:
-    until = request.ends_at
+    until, by = request.ends_at, caller().principal
     return _answer(
         request,
-        lambda where: services().many_jobs.pause(where, reason=request.reason, until=until),
+        lambda where: services().many_jobs.pause(where, reason=request.reason, until=until, by=by),
     )
 
 

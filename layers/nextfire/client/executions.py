@@ -198,7 +198,9 @@ class ExecutionOperations(Operations):
     def redrive_execution(
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> ExecutionResponse:
-        """Redrive a DEAD execution: it is PENDING again, with new attempts."""
+        """Redrive a DEAD execution: it is PENDING again, with new attempts. Or make the next
+        attempt of a PENDING one now, which waits until its `retry_at`.
+        """
         return self._act_on(execution_id, "redrive", reason, idempotency_key)
 
     def replay_execution(

@@ -21,12 +21,25 @@ RECENT = timedelta(minutes=15)
 """Dead runs are counted for this long."""
 
 
+LATE_JOBS = 5
+"""Maximum number of late jobs that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateJob:
+    """A job with a late due entry, and how long ago the oldest one became due."""
+
+    job_id: str
+    lag: timedelta
+
+
 @dataclass(frozen=True, slots=True)
 class Activity:
     """Counts of one moment, two ages and how far the clock was set back.
 
     `lag`: how long ago the oldest entry that is not dispatched became due; `late`: the number of
-    such entries that became due over `MAX_LAG` ago. `held`: entries that wait for a quota, a
+    such entries that became due over `MAX_LAG` ago, and `late_jobs`, those of up to `LATE_JOBS`
+    jobs, the oldest first. `held`: entries that wait for a quota, a
     destination or an earlier run, which are not late. `queued`: messages that no worker has taken,
     and `wait`, the age of the oldest one. `running`: messages that workers have taken. `failed`:
     runs that died within `RECENT`. `ahead`: how far after the present a run ended.
@@ -40,6 +53,7 @@ class Activity:
     running: int
     failed: int
     ahead: timedelta = timedelta()
+    late_jobs: tuple[LateJob, ...] = ()
 
 
 def not_running(parts: Mapping[str, bool]) -> Iterator[str]:
@@ -68,16 +82,22 @@ def problems(activity: Activity, parts: Mapping[str, bool]) -> Iterator[str]:
             "until then does not run again. Check the clock, for example with timedatectl"
         )
     if activity.late:
+        named = ", ".join(f"{job.job_id} {_seconds(job.lag)}" for job in activity.late_jobs)
         yield (
             f"{counted(activity.late, 'due run')} not dispatched, the oldest for"
-            f" {activity.lag.total_seconds():.0f} s: the watcher does not keep up"
+            f" {_seconds(activity.lag)}{f' ({named})' if named else ''}: the watcher does not keep"
+            " up"
         )
     if activity.wait > MAX_WAIT:
         yield (
             f"{counted(activity.queued, 'run')} waiting for a worker, the oldest for"
-            f" {activity.wait.total_seconds():.0f} s: more workers would help"
+            f" {_seconds(activity.wait)}: more workers would help"
             " (nextfire up --workers N), unless runs hang (nextfire runs list --state RUNNING)"
         )
+
+
+def _seconds(duration: timedelta) -> str:
+    return f"{duration.total_seconds():.0f} s"
 
 
 def counted(number: int, noun: str) -> str:

@@ -62,6 +62,8 @@ class Job(Occurrences):
     - `counted_from`: start of the count for DELAY, INTERVAL and `maxRuns`, if it differs from
       `effective_from`. Pauses do not change it.
     - `skips`: occurrences that a user asked to skip, the latest `MAX_SKIPS`. Each has a record.
+    - `paused_by`: the principal whose request paused it, as in the audit log. None: its target did,
+      or it is unknown.
     - `resumes_at`: when a PAUSED job is resumed automatically. `drain_asked_at`: when the user
       asked to drain a PAUSED job; its document then shows until when its runs continue.
     - `backfill`: the latest backfill that has not completed; see `backfilling`.
@@ -86,6 +88,7 @@ class Job(Occurrences):
     counted_from: datetime | None = None
     resumed_at: datetime | None = None
     pause_reason: str | None = None
+    paused_by: str | None = None
     skips: tuple[datetime, ...] = ()
     resumes_at: datetime | None = None
     counted: bool = False
@@ -124,11 +127,16 @@ class Job(Occurrences):
             replaced=(*self.replaced, past),
         )
 
-    def paused(self, now: datetime, reason: str | None) -> Job:
-        """Return the job paused: no occurrence after *now* is due until it is resumed."""
-        paused = self.with_new_version(now)
+    def paused(self, now: datetime, reason: str | None, *, by: str | None = None) -> Job:
+        """Return the job paused *by* a user or, if None, at the wish of its target: no occurrence
+        after *now* is due until it is resumed.
+        """
         return replace(
-            paused, state=JobState.PAUSED, counted_from=self.counted_since, pause_reason=reason
+            self.with_new_version(now),
+            state=JobState.PAUSED,
+            counted_from=self.counted_since,
+            pause_reason=reason,
+            paused_by=by,
         )
 
     def resumed(self, now: datetime) -> Job:
@@ -139,6 +147,7 @@ class Job(Occurrences):
             schedule_version=self._next_version(now),
             resumed_at=max(cut(now), self.effective_from),
             pause_reason=None,
+            paused_by=None,
             resumes_at=None,
             drain_asked_at=None,
         )

@@ -2,7 +2,8 @@
 
     PENDING ──▶ RUNNING ──▶ SUCCEEDED | CANCELLED | DEAD      ended: final, except for
        ▲           │                             │            a redrive of DEAD
-       ├───────────┘  retry (attempts left);     │
+       ├───────────┘  retry (attempts left),     │
+       │              which a user can hasten;   │
        │              hand-back or deferral,     │
        │              which are not counted      │
        └─────────────────────────────────────────┘  redrive
@@ -245,11 +246,7 @@ class Run:
         """Return the run handed back by its worker: free immediately, the attempt not counted."""
         closed = self._closed(result, now)
         return replace(
-            closed,
-            state=RunState.PENDING,
-            lease_until=None,
-            worker=None,
-            reason=result.reason,
+            closed, state=RunState.PENDING, lease_until=None, worker=None, reason=result.reason
         )
 
     def redriven(self, reason: str, now: datetime, *, by_user: bool = True) -> Run:
@@ -269,6 +266,10 @@ class Run:
             cancel_reason=None,
             reason=reason,
         )
+
+    def brought_forward(self, reason: str, now: datetime) -> Run:
+        """Return the run, which waits for its next attempt, due *now*."""
+        return replace(self, dispatch=unsent_dispatch(self.dispatch), not_before=now, reason=reason)
 
     @staticmethod
     def skipped(

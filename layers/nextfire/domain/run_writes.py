@@ -128,6 +128,12 @@ def may_redrive(stored: Run, run: Run, was: RunState) -> bool:
     return stored.state is was and stored.covered == 1 and same
 
 
+def may_bring_forward(stored: Run, was: Run) -> bool:
+    """Whether *stored* still waits for the next attempt, as *was* does."""
+    waits = stored.state is RunState.PENDING and not stored.cancel_requested
+    return waits and (stored.dispatch, stored.fence) == (was.dispatch, was.fence)
+
+
 def may_await_parents(stored: Run, was: Run) -> bool:
     """Whether *stored* is still *was*, a DEAD or SKIPPED run."""
     same = (stored.state, stored.dispatch, stored.attempt) == (was.state, was.dispatch, was.attempt)

@@ -68,6 +68,11 @@ class JobResponse(ApiResponse):
     job_id: str = field(lambda job, *_: job.key.job_id)
     state: JobState
     pause_reason: str | None = field(_while_paused("pause_reason"))
+    paused_by: str | None = field(
+        _while_paused("paused_by"),
+        description="Who asked for the pause: the id of an API key, the ARN of a signed request, "
+        "or the subject of a token. Absent if the target of the job did, or if it is unknown.",
+    )
     paused_at: datetime | None = field(
         _while_paused("effective_from"),
         description="Occurrences due after this instant do not run.",

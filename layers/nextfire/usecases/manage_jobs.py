@@ -211,13 +211,14 @@ class ManageJobs:
         reason: str | None,
         *,
         now: datetime,
+        by: str | None = None,
         until: datetime | None = None,
         expected: Collection[str] | None = None,
         again: bool = False,
     ) -> Job:
         """Pause the job: no occurrence after *now* becomes due until it is resumed, by a request or
         at *until*. Occurrences due before *now* and running runs continue. If it is PAUSED already,
-        only *until* is updated, if given.
+        only *until* is updated, if given. *by*: the principal of the request.
 
         Raises:
             InvalidInputError: *until* is not in the future, or too far ahead.
@@ -235,7 +236,7 @@ class ManageJobs:
                 return extended, extended.resume_entry()
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be paused.")
-            paused = replace(revised(job.paused(now, reason), now), resumes_at=end)
+            paused = replace(revised(job.paused(now, reason, by=by), now), resumes_at=end)
             return paused, paused.resume_entry()
 
         return self._revisions.revise(key, next_revision, expected, again=again)
@@ -261,6 +262,7 @@ class ManageJobs:
         reason: str | None,
         *,
         now: datetime,
+        by: str | None = None,
         expected: Collection[str] | None = None,
         again: bool = False,
     ) -> Job:
@@ -280,7 +282,7 @@ class ManageJobs:
                 return replace(revised(job, now), drain_asked_at=cut(now)), None
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be drained.")
-            paused = revised(job.paused(now, reason), now)
+            paused = revised(job.paused(now, reason, by=by), now)
             return replace(paused, drain_asked_at=cut(now)), None
 
         return self._revisions.revise(key, next_revision, expected, again=again)

@@ -1,4 +1,4 @@
-"""Cancel and redrive runs."""
+"""Cancel and redrive runs, and start waiting ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 
 from nextfire.dataclass import dataclass
 from nextfire.domain.errors import ConflictError, NextfireError
-from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.ids import MOST_WAITS, JobKey, RunKey
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
@@ -25,6 +25,7 @@ from nextfire.usecases.request_runs import check_pool
 
 CANCELLED = "cancelled on request"
 REDRIVEN = "redriven on request"
+HASTENED = "started now on request"
 """Default reasons."""
 PAGES_AT_MOST = 10
 """Pages of dead runs that one call searches for those of a pool."""
@@ -104,20 +105,25 @@ class ManageRuns:
 
     def redrive(self, key: RunKey, reason: str | None, *, asked_at: datetime | None = None) -> Run:
         """Start a DEAD run again, with all attempts of its job's retry policy, in the current pool
-        of its job. Concurrent calls create a single dispatch. *asked_at*: when this request was
-        first sent, if it is a repetition; a run that was redriven since then is returned unchanged,
-        even if it is DEAD again.
+        of its job. Or start a PENDING run now that waits for its next attempt; it gets no more
+        attempts. Concurrent calls create a single dispatch. *asked_at*: when this request was first
+        sent, if it is a repetition; a run that it has started is returned unchanged, even if it is
+        DEAD again or waits again.
 
         Raises:
             NotFoundError: As for `FindRun.find`.
-            ConflictError: It is not DEAD; or its job, or the pool of its job, no longer exists.
+            ConflictError: It is neither DEAD, nor waits for a later time; or its job, or the pool
+                of its job, no longer exists.
         """
         found = self._find.find(key)
         if isinstance(found, PendingOccurrence):
             raise _not_dead(RunState.PENDING)
-        if asked_at is not None and _redriven_since(found, cut(asked_at)):
+        if asked_at is not None and _started_since(found, cut(asked_at), self._clock.now()):
             return found
-        return self._redrive(found, self._jobs.get(key.job), reason or REDRIVEN)
+        job = self._jobs.get(key.job)
+        if found.state is RunState.PENDING:
+            return self._bring_forward(found, job, reason or HASTENED)
+        return self._redrive(found, job, reason or REDRIVEN)
 
     def dead(
         self,
@@ -222,15 +228,37 @@ class ManageRuns:
     def _redrive(self, run: Run, job: Job | None, reason: str) -> Run:
         if run.state is not RunState.DEAD:
             raise _not_dead(run.state)
-        if job is None or job.uid != run.key.uid or job.state is JobState.CANCELLED:
-            raise ConflictError(*JOB_DELETED)
-        check_pool(job, self._pools)
+        job = self._that_runs(job, run)
         now = cut(self._clock.now())
         to = run.redriven(reason, now)
         claim = self._runs.redrive(to, job.dispatch_entry(run.key, now, to.dispatch), now)
         if not claim.taken:
             raise _not_dead(claim.run.state)
         return claim.run
+
+    def _bring_forward(self, run: Run, job: Job | None, reason: str) -> Run:
+        now = cut(self._clock.now())
+        if run.not_before is None or run.not_before <= now:
+            raise _not_dead(run.state)
+        job = self._that_runs(job, run)
+        to = run.brought_forward(reason, now)
+        claim = self._runs.bring_forward(
+            run, to, job.dispatch_entry(run.key, now, to.dispatch), now
+        )
+        if not claim.taken:
+            raise _not_dead(claim.run.state)
+        return claim.run
+
+    def _that_runs(self, job: Job | None, run: Run) -> Job:
+        """*job*, if *run* can start.
+
+        Raises:
+            ConflictError: It was deleted, or its pool was.
+        """
+        if job is None or job.uid != run.key.uid or job.state is JobState.CANCELLED:
+            raise ConflictError(*JOB_DELETED)
+        check_pool(job, self._pools)
+        return job
 
 
 def _ended(run: Run) -> ConflictError:
@@ -242,13 +270,23 @@ def _ended(run: Run) -> ConflictError:
     return ConflictError(f"The execution is {run.state}", remedy)
 
 
-def _redriven_since(run: Run, since: datetime) -> bool:
+def was_started(run: Run) -> bool:
+    """Whether *run* was redriven, or its retry brought forward: its dispatch number shows it."""
+    return run.dispatch > MOST_WAITS
+
+
+def _started_since(run: Run, since: datetime, now: datetime) -> bool:
     """Whether *run* was redriven since *since*: its first attempt after the redrive, or the start
-    that it waits for, is not earlier.
+    that it waits for, is not earlier. Or whether its retry was brought forward since then: an
+    attempt, or a start that is due *now*, is not earlier.
     """
     begun = [each.started_at for each in run.since_redrive]
     first = min(begun, default=run.not_before)
-    return run.attempt_base > 0 and first is not None and first >= since
+    if run.attempt_base > 0 and first is not None and first >= since:
+        return True
+    if run.not_before is not None and run.not_before <= now:
+        begun.append(run.not_before)
+    return was_started(run) and any(each >= since for each in begun)
 
 
 def _not_dead(state: RunState) -> ConflictError:
@@ -259,5 +297,5 @@ def _not_dead(state: RunState) -> ConflictError:
             "POST /v1/executions/{executionId}/chain/redrive."
         )
     else:
-        remedy = "It has not ended. Only a DEAD execution can be redriven."
+        remedy = "Only an execution that is DEAD, or PENDING until its `retryAt`, can be redriven."
     return ConflictError(f"The execution is {state}", remedy)

@@ -126,9 +126,15 @@ class BulkJobs:
         return [done[number] for number in range(len(new))]
 
     def pause(
-        self, labelled: LabelSelection, *, reason: str | None, until: datetime | None
+        self,
+        labelled: LabelSelection,
+        *,
+        reason: str | None,
+        until: datetime | None,
+        by: str | None = None,
     ) -> BulkResult:
-        """Pause the ACTIVE jobs. PAUSED jobs get the new *until*, if given.
+        """Pause the ACTIVE jobs. PAUSED jobs get the new *until*, if given. *by*: the principal of
+        the request.
 
         Raises:
             InvalidInputError: *until* is out of range, or the cursor is invalid.
@@ -136,7 +142,7 @@ class BulkJobs:
         self._manage.check_until(until, self._clock.now())
 
         def pause(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
-            return self._manage.pause(key, reason, now=now, until=until, expected=expected)
+            return self._manage.pause(key, reason, now=now, by=by, until=until, expected=expected)
 
         return self._each(labelled, _PAUSABLE, pause)
 

@@ -167,6 +167,11 @@ class WakingRuns(_Waking):
         self._wake.stored([entry])
         return claim
 
+    def bring_forward(self, was: Run, to: Run, entry: DueEntry, now: datetime) -> Claim:
+        claim = self._store.bring_forward(was, to, entry, now)
+        self._wake.stored([entry])
+        return claim
+
     def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
         claim = self._store.request(run, entry, now)
         self._wake.stored([entry])

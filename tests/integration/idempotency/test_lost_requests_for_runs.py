@@ -29,6 +29,17 @@ def dead_run(system: Deployment, job_id: str, *, state: RunState = RunState.DEAD
     return system.run(message)
 
 
+def waiting_run(system: Deployment, job_id: str, clock: Clock) -> Run:
+    """A run that failed once and is tried again in an hour."""
+    job = system.job(job_id)
+    message = message_for(job, job.created_at)
+    run = claim_run(system.runs, message, job.created_at).run
+    failed = Result(AttemptOutcome.FAILED, "exit code 1", 1)
+    retry_at = clock.now() + timedelta(hours=1)
+    system.runs.advance(run, run.retrying(failed, job.created_at, not_before=retry_at))
+    return system.run(message)
+
+
 def claim_again(system: Deployment, run: Run, clock: Clock) -> Run:
     """Claim *run*, which was redriven; returns it RUNNING."""
     message = message_for(system.job(run.key.job.job_id), run.key.scheduled_at)
@@ -104,6 +115,35 @@ class TestLostRequestsForRuns:
         assert (again.status, again.document["state"]) == (200, "PENDING")
         assert again.document == once
         assert system.call("POST", path, headers={"Idempotency-Key": "new"}).status == 409
+
+    def test_start_of_a_waiting_run(
+        self, system: Deployment, clock: Clock, lost: Callable[..., None]
+    ) -> None:
+        system.register(jobId="a")
+        run = waiting_run(system, "a", clock)
+        path = f"/v1/executions/{run.key.execution_id}/redrive"
+        lost("POST", path)
+        begun = system.runs.get(run.key)
+        assert begun is not None
+        assert begun.dispatch > run.dispatch
+        clock.advance(timedelta(seconds=1))
+
+        assert system.call("POST", path, headers=KEY).status == 200
+        assert system.runs.get(run.key) == begun
+
+    def test_start_of_a_waiting_run_that_died_since(
+        self, system: Deployment, clock: Clock, lost: Callable[..., None]
+    ) -> None:
+        system.register(jobId="a")
+        run = waiting_run(system, "a", clock)
+        path = f"/v1/executions/{run.key.execution_id}/redrive"
+        lost("POST", path)
+        died = die_again(system, run, clock)
+
+        again = system.call("POST", path, headers=KEY)
+
+        assert (again.status, again.document["state"]) == (200, "DEAD")
+        assert system.runs.get(run.key) == died
 
     def test_run_now(self, system: Deployment, lost: Callable[..., None]) -> None:
         system.register(jobId="a")

@@ -42,6 +42,7 @@ def with_a_past() -> Job:
     [
         a_job().paused(at("12:20:00.125"), "a reason — ü"),
         a_job().paused(at("12:20"), None),
+        a_job().paused(at("12:20"), None, by="arn:aws:iam::123456789012:user/ü"),
         replace(a_job().paused(at("12:20"), None), drain_asked_at=at("12:20:00.005")),
         a_job().paused(at("12:20"), "a reason").resumed(at("12:30:00.001")),
         with_a_past(),
@@ -72,7 +73,7 @@ def test_a_job_stored_before_there_were_pauses_reads_as_it_did() -> None:
     """Its item has none of the attributes, and its definition has no policy."""
     job = a_job()
     item = encode_job(job)
-    assert not {"replaced", "counted_from", "resumed_at", "pause_reason"} & item.keys()
+    assert not {"replaced", "counted_from", "resumed_at", "pause_reason", "paused_by"} & item.keys()
     definition = json.loads(item["definition"]["S"])
     for name in ("misfire", "overlap"):
         del definition[name]

@@ -48,7 +48,7 @@ backend = on_each(*STORES)
 @pytest.fixture
 def held(backend: str, request: pytest.FixtureRequest) -> Held:
     if backend == MEMORY:
-        memory = MemoryRunStore()
+        memory = MemoryRunStore(MemoryDueStore(shards=1))
         return Held(memory, memory.request_cancel, memory.spoil)
     if backend == SQLITE:
         database = request.getfixturevalue("database")
@@ -64,8 +64,8 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
             put(database, RUNS, job=job, run_id=run_id, state="ASLEEP")
 
         return Held(SqliteRunStore(database), ask, damage)
-    table = request.getfixturevalue("tables").runs
-    client = dynamodb()
+    tables = request.getfixturevalue("tables")
+    table, client = tables.runs, dynamodb()
 
     def key(run: RunKey) -> dict[str, dict[str, str]]:
         return {
@@ -84,7 +84,8 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
     def spoil(run: RunKey) -> None:
         client.put_item(TableName=table, Item=key(run) | {"state": {"S": "ASLEEP"}})
 
-    return Held(DynamoDbRunStore(client, table=table), request_cancel, spoil)
+    store = DynamoDbRunStore(client, table=table, due_table=tables.due, shards=1)
+    return Held(store, request_cancel, spoil)
 
 
 @pytest.fixture

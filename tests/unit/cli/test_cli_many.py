@@ -42,6 +42,44 @@ def test_all_with_some_labels_call_by_call(
     assert "2 met, 1 changed so far" in result.stderr
 
 
+NONE = {"matched": 0, "changed": 0, "failed": []}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["pause", "--label", "team=typo"], "No ACTIVE or PAUSED job found with team=typo."),
+        (
+            ["resume", "--label", "team=typo", "--label", "a=b=c"],
+            "No ACTIVE or PAUSED job found with team=typo a=b=c.",
+        ),
+        (["delete", "--label", "team=typo", "--yes"], "No job found with team=typo."),
+        (["pause", "--all", "--yes"], "No ACTIVE or PAUSED job found."),
+    ],
+)
+def test_a_change_that_matches_no_job_says_so_and_succeeds(
+    call: Call, api: Api, args: list[str], said: str
+) -> None:
+    for route in ("pause", "resume", "cancel"):
+        api.routes[f"POST /v1/jobs:{route}"] = [NONE | {"progressToken": "t"}, NONE]
+
+    result = call("jobs", *args, "--json")
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == NONE
+    assert said in result.stderr
+
+
+def test_jobs_that_could_not_be_read_are_not_taken_for_none(call: Call, api: Api) -> None:
+    failed = {"jobId": "a", "problem": PROBLEM}
+    api.routes["POST /v1/jobs:pause"] = [NONE | {"failed": [failed]}]
+
+    result = call("jobs", "pause", "--label", "team=etl")
+
+    assert result.exit_code == 1
+    assert "No ACTIVE" not in result.stderr
+
+
 @pytest.mark.parametrize("what", ["pause", "resume"])
 def test_all_jobs_after_a_confirmation(
     call: Call, api: Api, monkeypatch: pytest.MonkeyPatch, what: str

@@ -125,9 +125,11 @@ def test_a_run_on_request_shows_the_reason_of_the_request_after_its_end() -> Non
 
 def test_a_paused_job_shows_since_when_and_why() -> None:
     job = JOB | {"state": "PAUSED", "pausedAt": "2026-05-24T09:00:00Z", "pauseReason": "[red]"}
+    job["pausedBy"] = "3f9c0a77d1e2b456"
     del job["nextFireAt"]
 
     assert "2026-05-24T09:00:00Z  ([red])" in shown(render.job(job))
+    assert "Paused by  3f9c0a77d1e2b456" in shown(render.job(job))
     assert "[red]" in shown(render.jobs([job]))
     del job["pauseReason"]
     assert "2026-05-24T09:00:00Z" in shown(render.job(job))

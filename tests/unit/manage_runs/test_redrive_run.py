@@ -17,7 +17,10 @@ from tests.unit.manage_runs.conftest import FAILED, Harness
 @pytest.mark.parametrize(
     ("state", "remedy"),
     [
-        (RunState.RUNNING, "It has not ended. Only a DEAD execution can be redriven."),
+        (
+            RunState.RUNNING,
+            "Only an execution that is DEAD, or PENDING until its `retryAt`, can be redriven.",
+        ),
         (
             RunState.SUCCEEDED,
             (

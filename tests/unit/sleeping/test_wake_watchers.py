@@ -55,6 +55,7 @@ class Log(list[str]):
         (WakingJobs, "create", 3),
         (WakingJobs, "update", 3),
         (WakingRuns, "redrive", 3),
+        (WakingRuns, "bring_forward", 4),
         (WakingRuns, "request", 3),
         (WakingDue, "put", 2),
     ],

@@ -159,6 +159,7 @@ _WITHOUT_PAYLOAD: tuple[Field[Job], ...] = (
     Field("counted_from", INSTANT),
     Field("resumed_at", INSTANT),
     Field("pause_reason", TEXT),
+    Field("paused_by", TEXT, decoded=False),
     Field("skips", _INSTANTS, unless=()),
     Field("resumes_at", INSTANT),
     Field("counted", FLAG, EXECUTORS, unless=False, decoded=False),
@@ -232,6 +233,7 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             decode_key(item),
             definition=_definition(item),
             counted="counted" in item,
+            paused_by=item.get("paused_by", {}).get("S"),  # whatever it is, the job can run
             unknown={name: value for name, value in item.items() if name not in _KNOWN},
             **_decode_attributes(item),
         )

@@ -164,6 +164,40 @@ class RunRequests:
         ours = (stored.dispatch, stored.attempt_base) == (run.dispatch, run.attempt_base)
         return Claim(stored, taken=ours)
 
+    def bring_forward(self, was: Run, to: Run, entry: DueEntry, now: datetime) -> Claim:
+        update = {
+            "TableName": self._table,
+            "Key": encode_key(was.key),
+            "UpdateExpression": (
+                "SET dispatch = :dispatch, not_before = :not_before, reason = :reason"
+            ),
+            "ConditionExpression": (
+                "#state = :pending AND dispatch = :was AND fence = :fence"
+                " AND attribute_not_exists(cancel_requested)"
+            ),
+            "ExpressionAttributeNames": {"#state": "state"},
+            "ExpressionAttributeValues": to_item(
+                {
+                    ":pending": RunState.PENDING.value,
+                    ":was": was.dispatch,
+                    ":fence": was.fence,
+                    ":dispatch": to.dispatch,
+                    ":not_before": to_ms(to.not_before or now),
+                    ":reason": to.reason or "",
+                }
+            ),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
+        writes: list[Any] = [{"Update": update}, {"Put": due}]
+        refused = transact(self._client, writes, "bring run forward")
+        if refused is None:
+            return Claim(to, taken=True)
+        if not refused:
+            return Claim(Run(was.key, RunState.CANCELLED), taken=False)
+        stored = decode_run(refused)
+        return Claim(stored, taken=stored.dispatch == to.dispatch)
+
     def await_parents(self, was: Run, to: Run) -> Claim:
         fields = encode_step(to)
         # The client of the API sets the stamp.

@@ -7,13 +7,16 @@ from datetime import datetime, timedelta
 
 from nextfire.adapters.dynamodb.run_items import dead_runs
 from nextfire.adapters.sqlite.database import Database
-from nextfire.domain.activity import MAX_LAG, RECENT, Activity
+from nextfire.domain.activity import LATE_JOBS, MAX_LAG, RECENT, Activity, LateJob
 from nextfire.domain.due import PARKED_AT_MOST, bucket_name
 from nextfire.domain.instants import MINUTE, from_ms, parse_instant, to_ms
 
 _HELD = "json_extract(item, '$.held.BOOL') IS NOT NULL"
 _DUE = f"""SELECT min(iif({_HELD}, NULL, entry)), total(entry < :late AND NOT {_HELD})
     FROM due WHERE bucket < :bucket AND entry < :now"""  # noqa: S608 — constants
+_LATE_JOBS = f"""SELECT json_extract(item, '$.job_id.S') AS job, min(entry) AS first
+    FROM due WHERE bucket < :bucket AND entry < :late AND NOT {_HELD} AND job IS NOT NULL
+    GROUP BY job ORDER BY first LIMIT {LATE_JOBS}"""  # noqa: S608 — constants
 # A run that waits is in a later bucket: parked, or due at the instant at which it is tried again.
 _WAITING = f"SELECT count(*) FROM due WHERE bucket < :last AND {_HELD}"  # noqa: S608 — constants
 _MESSAGES = """SELECT total(NOT taken), total(taken) FROM (SELECT
@@ -48,6 +51,7 @@ def read_activity(database: Database, tenant: str, now: datetime) -> Activity:
     }
     with database.reading("read activity") as connection:
         first, late = connection.execute(_DUE, values).fetchone()
+        late_jobs = connection.execute(_LATE_JOBS, values).fetchall() if late else []
         (held,) = connection.execute(_WAITING, values).fetchone()
         (failed,) = connection.execute(_DEAD, values).fetchone()
         (latest,) = connection.execute(_LATEST, values).fetchone()
@@ -55,7 +59,7 @@ def read_activity(database: Database, tenant: str, now: datetime) -> Activity:
         queued, running = connection.execute(_MESSAGES, values).fetchone()
         oldest = connection.execute(_OLDEST, values).fetchone()
     return Activity(
-        lag=_NONE if first is None else max(now - from_ms(int(first[:13])), _NONE),
+        lag=_NONE if first is None else _since(first, now),
         late=int(late),
         held=held,
         queued=int(queued),
@@ -63,7 +67,13 @@ def read_activity(database: Database, tenant: str, now: datetime) -> Activity:
         running=int(running),
         failed=int(failed),
         ahead=_NONE if latest is None else max(parse_instant(f"{latest}Z") - now, _NONE),
+        late_jobs=tuple(LateJob(job, _since(entry, now)) for job, entry in late_jobs),
     )
+
+
+def _since(entry: str, now: datetime) -> timedelta:
+    """How long ago the due entry with the sort key *entry* became due."""
+    return max(now - from_ms(int(entry[:13])), _NONE)
 
 
 def _dispatched_at(body: str, now: datetime) -> datetime:

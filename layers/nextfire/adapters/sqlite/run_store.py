@@ -163,6 +163,18 @@ class SqliteRunStore(RunReads):
             DUE.put(connection, entry_item(entry, now, self._shards))
         return Claim(run, taken=True)
 
+    def bring_forward(self, was: Run, to: Run, entry: DueEntry, now: datetime) -> Claim:
+        with self._database.writing("bring run forward") as connection:
+            item = RUNS.get(connection, *run_key(was.key))
+            if item is None:
+                return Claim(replace(was, state=RunState.CANCELLED), taken=False)
+            stored = decode_run(item)
+            if not run_writes.may_bring_forward(stored, was):
+                return Claim(stored, taken=stored.dispatch == to.dispatch)
+            RUNS.put(connection, unknown_attributes(item) | stored_item(to))
+            DUE.put(connection, entry_item(entry, now, self._shards))
+        return Claim(to, taken=True)
+
     def skip_next(self, run: Run, job: Job) -> Written:
         def skip(connection: sqlite3.Connection) -> bool:
             if RUNS.get(connection, *run_key(run.key)) is not None:

@@ -105,6 +105,13 @@ class RunStore(Protocol):
         and was not a range record. A repeated call returns the record that it wrote.
         """
 
+    def bring_forward(self, was: Run, to: Run, entry: DueEntry, now: datetime) -> Claim:
+        """Replace *was*, which is PENDING after an attempt, with *to*, made by
+        `Run.brought_forward`, and store the due entry of its dispatch, in one transaction. `taken`:
+        the stored run was PENDING with the dispatch and fence of *was*, without a cancel request. A
+        repeated call returns the record that it wrote.
+        """
+
     def await_parents(self, was: Run, to: Run) -> Claim:
         """Replace *was*, which is DEAD or SKIPPED, with *to*, made by `Run.awaiting_parents`, if
         the stored run has its state, dispatch and attempts, and is not a range record. A repeated

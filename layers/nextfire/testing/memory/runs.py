@@ -140,6 +140,17 @@ class MemoryRunStore:
             assert stored is not None, "an absent run can be skipped"
             return stored
 
+    def bring_forward(self, was: Run, to: Run, entry: DueEntry, now: datetime) -> Claim:
+        assert self._due is not None, "a store without a due store brings nothing forward"
+        with self._lock:
+            stored = self.get(was.key)
+            if stored is None:
+                return Claim(replace(was, state=RunState.CANCELLED), taken=False)
+            if run_writes.may_bring_forward(stored, was):
+                self._due.put([entry], now)
+                return Claim(self._store(to), taken=True)
+            return Claim(stored, taken=stored.dispatch == to.dispatch)
+
     def await_parents(self, was: Run, to: Run) -> Claim:
         with self._lock:
             stored = self.get(was.key)
