@@ -279,6 +279,7 @@ class TestBackfill:
             ({"from": PAST["to"], "to": PAST["from"]}, "from"),
             ({"from": "2126-05-01T00:00:00Z", "to": "2126-06-01T00:00:00Z"}, "from"),
             (PAST | {"from": "yesterday"}, "from"),
+            (PAST | {"from": "0001-01-01T00:00:00Z"}, "from"),
             (PAST | {"to": "today"}, "to"),
             ({"from": PAST["from"]}, "to"),
             (PAST | {"order": "RANDOM"}, "order"),

@@ -18,6 +18,7 @@ from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from nextfire.usecases import audit as audit_jobs
+from nextfire.usecases.audit_report import AuditReport
 from nextfire.wiring import auditor as wiring
 from tests.builders import claim_run
 from tests.integration.deployment import SHARDS, TENANT, Context, Deployment, Proxy, message_for
@@ -262,3 +263,16 @@ def test_shards_that_no_one_has_come_to_are_not_judged(system: Deployment) -> No
     assert audit() == IDLE | {"jobs": 1, "behind": 1, "done": True}
 
     assert entries(system, job) == []
+
+
+def test_notes_are_logged_page_by_page_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Millions of undecodable items would not fit into the function's memory."""
+    total = AuditReport()
+    pages = [AuditReport(jobs=100, quarantined=100, notes=["broken"] * 100) for _ in range(3)]
+    monkeypatch.setattr(auditor, "AuditReport", lambda: total)
+    monkeypatch.setattr(auditor, "_auditor", lambda: lambda *_: iter(pages))
+
+    counts = audit()
+
+    assert (counts["jobs"], counts["quarantined"]) == (300, 300)
+    assert not total.notes

@@ -178,7 +178,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "layers/nextfire/usecases/dispatch/gates.py",
-        "OverlapGate.admit",
+        "OverlapGate._answered",
         "first self._waiting.postpone(undecided…",
         "The two lists have no entry in common.",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -60,11 +60,17 @@ class DeadlineJudge:
         return deadline is not None and at >= deadline - CLOCKS
 
     def _is_excused(self, key: RunKey, at: datetime) -> bool:
-        """Whether a run above it certainly was late on purpose when an executor decided by *at*."""
+        """Whether a run above it certainly was late on purpose when an executor decided by *at*,
+        and made the runs between the two late.
+        """
         deadline = self.ever[key.job, key.uid][0].job.definition.deadline(key.scheduled_at)
         if self.sequences.changes or deadline is None:
             return False
-        for run in self._above(key, at):
+
+        def is_made_late(runs: Iterable[list[Seen]]) -> bool:
+            return all(_began_after(run, deadline + CLOCKS, at) for run in runs)
+
+        for run in self._above(key, at, is_made_late):
             starts = (each.at for each in run if each.at <= at and _on_purpose(each.run))
             since = min(starts, default=at)
             again = any(since < each.at <= at and each.run.state == "PENDING" for each in run)
@@ -72,8 +78,15 @@ class DeadlineJudge:
                 return True
         return False
 
-    def _above(self, key: RunKey, until: datetime) -> Iterator[list[Seen]]:
-        """The runs above, by any versions of the jobs up to *until*."""
+    def _above(
+        self,
+        key: RunKey,
+        until: datetime,
+        leads_on: Callable[[Iterable[list[Seen]]], bool] = lambda _: True,
+    ) -> Iterator[list[Seen]]:
+        """The runs above, by any versions of the jobs up to *until*; those above the runs of a job
+        only if *leads_on* is true of these.
+        """
         level, known = {key.job}, {key.job}
         while level:
             edges = {
@@ -86,8 +99,23 @@ class DeadlineJudge:
             }
             level = {JobKey(key.job.tenant, name) for name in edges} - known
             known |= level
-            for job in level:
-                yield from self.sequences.seen[job][key.scheduled_at].values()
+            runs = {job: self.sequences.seen[job][key.scheduled_at].values() for job in level}
+            for of_job in runs.values():
+                yield from of_job
+            level = {job for job, of_job in runs.items() if leads_on(of_job)}
+
+
+def _began_after(run: list[Seen], after: datetime, until: datetime) -> bool:
+    """Whether the run began after *after*, or ended without an attempt, since it last became
+    PENDING after its end; or had done neither by *until*.
+    """
+    since: list[Seen] = []
+    for each in (each for each in run if each.at <= until):
+        if each.run.state == "PENDING" and since and since[-1].run.state.ended:
+            since = []
+        since.append(each)
+    done = (each.at for each in since if each.run.state == "RUNNING" or each.run.state.ended)
+    return next(done, until) > after
 
 
 def _on_purpose(run: Run) -> bool:

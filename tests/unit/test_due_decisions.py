@@ -20,7 +20,6 @@ from nextfire.domain.due_decisions import (
 from nextfire.domain.instants import MINUTE
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Trigger
-from nextfire.usecases.next_dispatch import next_dispatch
 from tests.builders import NOON, RUN_ALL, SKIP, a_fire, a_job, a_retry, at, run_key
 
 JOB = a_job(since=at("11:30"))
@@ -168,7 +167,7 @@ def test_a_retry_is_never_checked(job: object) -> None:
 
 
 def test_a_run_that_waited_without_an_attempt_is_not_called_a_retry() -> None:
-    entry = next_dispatch(JOB, run_key(), NOON, 2, again=True)
+    entry = JOB.dispatch_entry(run_key(), NOON, 2, again=True)
 
     decision = decide_due(entry, JOB, NOON)
 

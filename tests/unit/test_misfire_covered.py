@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.decisions import decide_covered
+from nextfire.domain.decisions import EARLIER, decide_covered
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.run import Run
+from nextfire.domain.run import Run, RunState
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import MINUTELY, RUN_LATEST, SKIP, a_definition, a_job, at
 from tests.unit.misfires import TEN_SECONDS, outage
@@ -150,6 +150,28 @@ def test_a_range_of_a_former_creation_covers_no_run_of_this_one() -> None:
     key = job.run_key(at("12:00:20"))
 
     assert decide_covered(job, key, at("12:01:04"), lambda: [former]) is None
+
+
+def test_a_late_occurrence_reads_one_page_of_records() -> None:
+    """Under overload all runs are late: more reads for each would make them later still."""
+    job = a_job(**MINUTELY, since=at("11:00"))
+    times = (at("12:00") - timedelta(minutes=n) for n in range(1, 61))
+    records = (Run(job.run_key(time), RunState.SUCCEEDED) for time in times)
+
+    assert decide_covered(job, job.run_key(at("12:00")), at("12:05"), lambda: records) is None
+    assert 60 - len([*records]) == EARLIER
+
+
+def test_a_range_with_a_record_inside_covers_what_follows() -> None:
+    """An executor claimed 12:01 while a watcher wrote the range (see the open defects)."""
+    job = a_job(**MINUTELY, since=at("11:00"))
+    inside = Run(job.run_key(at("12:01")), RunState.SUCCEEDED)
+    covering = Run.skipped(
+        job.run_key(at("12:00")), "late", at("12:05"), covered_to=at("12:03"), covered=4
+    )
+    key = job.run_key(at("12:02"))
+
+    assert decide_covered(job, key, at("12:06"), lambda: [inside, covering]) == covering
 
 
 def test_no_records_are_read_for_an_occurrence_that_cannot_be_covered() -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 import pytest
 
 from nextfire.domain.decisions import MAX_OUTSTANDING
+from nextfire.usecases.dispatch import gates
 from tests.accounting import assert_all_accounted_for, covered, ran, records, settle
 from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP
+from tests.fakes import InlineExecutor
 from tests.unit.overlapping import EXCLUSIVE, recreated
 from tests.world import World
 
 BEGINNING = "11:59:30"
+
+T = TypeVar("T")
 
 
 def test_runs_of_a_job_that_allows_it_run_side_by_side(world: World) -> None:
@@ -45,6 +51,46 @@ def test_a_retry_is_of_its_job_s_group(world: World) -> None:
     world.tick_at("12:01")
 
     assert world.worker("b").receive() is None
+
+
+class _Hanging(InlineExecutor):
+    """Reads of a job's runs hang until something waits for them. `sent`: what was sent by then."""
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+        self.sent: list[str] = []
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        if fn.__name__ != "_overlap":
+            return super().submit(fn, *args, **kwargs)
+        return _Waited(self, lambda: fn(*args, **kwargs))
+
+
+class _Waited(Future[T]):
+    def __init__(self, executor: _Hanging, read: Callable[[], T]) -> None:
+        super().__init__()
+        self._executor, self._read = executor, read
+
+    def result(self, timeout: float | None = None) -> T:
+        assert timeout is None
+        assert self._executor.world is not None
+        self._executor.sent = self._executor.world.queued
+        return self._read()
+
+
+def test_jobs_that_allow_it_do_not_wait_for_a_read_of_the_runs_of_another_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gates, "_ANSWERS_WITHIN", 0)
+    executor = _Hanging()
+    executor.world = world = World(BEGINNING, executor=executor)
+    world.register("exclusive", **MINUTELY, overlap="QUEUE")
+    world.register("allows", **MINUTELY)
+
+    world.tick_at("12:00")
+
+    assert executor.sent == ["allows 12:00"]
+    assert sorted(world.queued) == ["allows 12:00", "exclusive 12:00"]
 
 
 # At most twenty

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import from_ms, to_ms
 from nextfire.domain.overview import MARGIN, WINDOW_MS, BrokenHead, Head, Segment, Step
 from nextfire.domain.ports.overview import RunScan, ScannedRuns
@@ -123,6 +124,29 @@ def test_rebuilt_from_the_records_it_equals_what_it_was(stream: Stream, step: ti
     assert counts == before_counts
     assert {each for each in stream.store.steps(TENANT) if each.state.ended} == ends
     assert freshness.begins_at is None
+    stream.assert_complete()
+
+
+def test_a_rebuild_in_many_calls_reads_each_open_run_twice(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When its step is added, and at the end. Each call used to read all that were open by then,
+    and held them three times.
+    """
+    for key in keys(40):
+        stream.write(started(key, NOON))
+    asked: list[RunKey] = []
+    whole = stream.runs.find
+
+    def find(keys: Sequence[RunKey], **options: Any) -> Any:
+        asked.extend(keys)
+        return whole(keys, **options)
+
+    monkeypatch.setattr(stream.runs, "find", find)
+
+    assert rebuild(stream, step=timedelta()) == 10
+    assert len(asked) <= 2 * 40
+    stream.pending.clear()
     stream.assert_complete()
 
 

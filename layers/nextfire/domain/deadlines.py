@@ -37,6 +37,15 @@ def late_on_purpose(run: Run, deadline: datetime) -> bool:
     return (redriven or run.trigger is Trigger.BACKFILL) and begun_after(run, deadline)
 
 
+def made_late(run: Run, deadline: datetime) -> bool:
+    """Whether a run above *run* may have made it late: not if it began by *deadline*, or ended by
+    then without an attempt.
+    """
+    if run.since_redrive:
+        return begun_after(run, deadline)
+    return run.finished_at is None or run.finished_at > deadline
+
+
 def begun_after(run: Run, at: datetime) -> bool:
     """Whether the first attempt of *run*, or the first since its last redrive, started after *at*.
     The latest one, if the record does not show which are from before the redrive.

@@ -25,6 +25,11 @@ MAX_OUTSTANDING = 20
 """Maximum number of a job's runs that wait for each other in the queue. Later runs wait in the
 table."""
 
+EARLIER = 5
+"""Number of records, the latest before an occurrence, among which a range over it is looked for. It
+is the latest one, except for a range that has records inside, of runs that executors claimed while
+it was written. One page: under overload every run is late, and reads them.
+"""
 
 _WITHOUT_EXECUTOR = frozenset({RunState.SKIPPED, RunState.CANCELLED})
 """States that a run can reach without an executor."""
@@ -137,7 +142,7 @@ def range_over(key: RunKey, before: Iterable[Run]) -> Run | None:
     records of earlier occurrences, latest first.
     """
     at = key.scheduled_at
-    near = islice((r for r in before if r.trigger is not Trigger.MANUAL), MAX_OUTSTANDING)
+    near = islice((r for r in before if r.trigger is not Trigger.MANUAL), EARLIER)
     return next((run for run in near if run.key.uid == key.uid and run.covers_until >= at), None)
 
 

@@ -227,10 +227,17 @@ class Job(Occurrences):
         return RunKey(self.key, run_id(self.uid, scheduled_at))
 
     def dispatch_entry(
-        self, run: RunKey, at: datetime, dispatch: int, *, pool: str | None = None
+        self,
+        run: RunKey,
+        at: datetime,
+        dispatch: int,
+        *,
+        pool: str | None = None,
+        again: bool = False,
     ) -> DispatchEntry:
         """Return the due entry that sends the dispatch number *dispatch* of *run*, to *pool* or the
-        current pool. Does not affect the chain of the job.
+        current pool. Does not affect the chain of the job. *again*: the run was due before, its
+        watcher was on time, and no attempt was made.
         """
         return DispatchEntry(
             run.job,
@@ -240,6 +247,8 @@ class Job(Occurrences):
             dispatch,
             pool or self.definition.target.pool,
             rank=self.definition.priority.rank,
+            held=again,
+            counted=again,
             exclusive=self.exclusive,
         )
 

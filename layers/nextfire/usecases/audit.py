@@ -202,6 +202,12 @@ class AuditJobs:
         self, suspects: list[Job], looks_back_to: Mapping[JobKey, datetime], visited: Visits
     ) -> None:
         """Check *suspects* a second time, and repair what is still wrong."""
+        now = self._clock.now()
+        found = len(suspects)
+        suspects = [job for job in suspects if not self._snapshots.rests(job, now)]
+        visited.report.behind += found - len(suspects)
+        if not suspects:
+            return
         self._clock.sleep(RECHECK_AFTER)
         now = self._clock.now()
         read = visited.of(self._submit_all(lambda job: self._jobs.get(job.key), suspects))

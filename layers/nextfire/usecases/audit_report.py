@@ -21,9 +21,10 @@ class AuditReport:
     whose last run had ended.
 
     `waiting`: runs without a record or without a worker that may still be in a queue. `behind`:
-    jobs that were not judged because their shard's watcher is behind. `quarantined`: undecodable
-    jobs and records. `removed`: jobs in a final state whose retention had ended; not a repair.
-    `done`: no audit is unfinished. `overdue`: the audit has not ended, and the next one is due.
+    jobs that were not judged because their shard's watcher is behind, or because their shard takes
+    long to read. `quarantined`: undecodable jobs and records. `removed`: jobs in a final state
+    whose retention had ended; not a repair. `done`: no audit is unfinished. `overdue`: the audit
+    has not ended, and the next one is due.
     """
 
     jobs: int = 0

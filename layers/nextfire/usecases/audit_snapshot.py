@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
 
@@ -32,6 +32,12 @@ BEHIND = timedelta(minutes=5)
 """A shard whose cursor is further behind is not judged: its watcher has yet to get there."""
 AHEAD = 2 * MINUTE
 """How far ahead buckets are read whole; later buckets only for parked entries."""
+_READ_FOR = timedelta(seconds=30)
+"""Maximum duration of the reading for a page. An invocation reserves a minute for its last page."""
+_QUICK = timedelta(seconds=5)
+_REST = 10
+"""A shard whose reading takes longer than `_QUICK` is then not read for this many times as long:
+millions of runs may wait in it, and each page with suspects would read them all."""
 
 
 @dataclass(slots=True)
@@ -39,7 +45,8 @@ class DueSnapshot:
     """What the due table holds of some jobs. `following`: the entry that each job would have if
     everything due had been sent; `existing`: those of them that exist; `entries`: by uid, the
     entries that are due or will be soon; `backlogs`: what the pools' queues held after that.
-    `behind`: those of the `shards` that were not read, because their watcher is behind.
+    `behind`: those of the `shards` that were not read to the end: their watcher is behind, or it
+    takes too long.
     """
 
     shards: int
@@ -75,16 +82,26 @@ class SnapshotReader:
     pools: Collection[str]
     write_shards: int
     read_shards: int
+    _rests_until: dict[int, datetime] = field(default_factory=dict)
+
+    def rests(self, job: Job, now: datetime) -> bool:
+        """Whether the shard of *job* is not read at *now*, because that took long a moment ago."""
+        return self._rests(job.key.shard(self.write_shards), now)
+
+    def _rests(self, shard: int, now: datetime) -> bool:
+        return shard in self._rests_until and now < self._rests_until[shard]
 
     def read(self, jobs: list[Job], now: datetime) -> DueSnapshot:
         """Return what the due table, and after it the queues, hold of *jobs*."""
         shards = {job.key.shard(self.write_shards) for job in jobs}
         cursors = self.control.cursors(shards)
         table = DueSnapshot(self.write_shards)
-        table.behind = {s for s in shards if s not in cursors or now - cursors[s] > BEHIND}
+        late = {s for s in shards if s not in cursors or now - cursors[s] > BEHIND}
+        table.behind = late | {shard for shard in shards if self._rests(shard, now)}
+        until = self.clock.now() + _READ_FOR
         uids = {job.uid for job in jobs}
         reading = [
-            self.executor.submit(self._read_shard, shard, cursors[shard], now, uids, table)
+            self.executor.submit(self._read_shard, shard, cursors[shard], now, until, uids, table)
             for shard in shards - table.behind
         ]
         for each in reading:
@@ -111,38 +128,66 @@ class SnapshotReader:
             if job.definition.target.kind is not TargetKind.SCRIPT or job.definition.max_parallel
         }
         held = [
-            self.executor.submit(self._read_held, shard, now, uids, table)
+            self.executor.submit(self._read_held, shard, now, until, uids, table)
             for shard in waiting - table.behind
         ]
         for each in held:
             each.result()
         return table
 
-    def _read_held(self, shard: int, now: datetime, uids: set[str], table: DueSnapshot) -> None:
+    def _read_held(
+        self, shard: int, now: datetime, until: datetime, uids: set[str], table: DueSnapshot
+    ) -> None:
         """Read the dispatches in *shard* that are not due yet."""
-        for minutes in range(PARKED_AT_MOST // MINUTE + 1):
-            minute = floor_minute(now) + minutes * MINUTE
-            for stored in self.due.read(minute, shard, before=None, consistent=True):
-                entry = stored.entry if isinstance(stored, StoredEntry) else None
-                if isinstance(entry, DispatchEntry) and entry.uid in uids:
-                    table.entries.setdefault(entry.uid, []).append(entry)
+        minutes = range(PARKED_AT_MOST // MINUTE + 1)
+        buckets = [(floor_minute(now) + each * MINUTE, None) for each in minutes]
+        for stored in self._entries(shard, buckets, until, table):
+            entry = stored.entry if isinstance(stored, StoredEntry) else None
+            if isinstance(entry, DispatchEntry) and entry.uid in uids:
+                table.entries.setdefault(entry.uid, []).append(entry)
 
     def _read_shard(
-        self, shard: int, cursor: datetime, now: datetime, uids: set[str], table: DueSnapshot
+        self,
+        shard: int,
+        cursor: datetime,
+        now: datetime,
+        until: datetime,
+        uids: set[str],
+        table: DueSnapshot,
     ) -> None:
         """Read, in order of time, everything in *shard* that may be due and is not sent."""
         first, whole_until = cursor - STRAGGLER_BUCKETS * MINUTE, floor_minute(now) + AHEAD
         ahead = (floor_minute(now) + PARKED_AT_MOST + MINUTE - first) // MINUTE + 1
         minutes = [first + n * MINUTE for n in range(ahead)]
         # The successor of a parked entry may be in the present bucket, which is read again.
-        for minute in [*minutes, *(m for m in minutes if floor_minute(now) <= m <= whole_until)]:
-            before = None if minute <= whole_until else minute
-            for stored in self.due.read(minute, shard, before=before, consistent=True):
-                if isinstance(stored, BrokenEntry):
-                    # Its watcher quarantines it when it is due, and repairs the chain.
-                    table.broken.update({stored.job} if stored.job else ())
-                elif stored.entry.uid in uids:
-                    table.entries.setdefault(stored.entry.uid, []).append(stored.entry)
+        again = [m for m in minutes if floor_minute(now) <= m <= whole_until]
+        buckets = [(m, None if m <= whole_until else m) for m in [*minutes, *again]]
+        for stored in self._entries(shard, buckets, until, table):
+            if isinstance(stored, BrokenEntry):
+                # Its watcher quarantines it when it is due, and repairs the chain.
+                table.broken.update({stored.job} if stored.job else ())
+            elif stored.entry.uid in uids:
+                table.entries.setdefault(stored.entry.uid, []).append(stored.entry)
+
+    def _entries(
+        self,
+        shard: int,
+        buckets: Iterable[tuple[datetime, datetime | None]],
+        until: datetime,
+        table: DueSnapshot,
+    ) -> Iterator[StoredEntry | BrokenEntry]:
+        """The entries in *buckets*, each a minute and the instant before which it is read. At
+        *until* the reading ends, and the shard is not judged.
+        """
+        began_at = self.clock.now()
+        for minute, before in buckets:
+            if self.clock.now() > until:
+                table.behind.add(shard)
+                break
+            yield from self.due.read(minute, shard, before=before, consistent=True)
+        took = self.clock.now() - began_at
+        if took > _QUICK:
+            self._rests_until[shard] = self.clock.now() + _REST * took
 
     def slot(self, entry: DueEntry, now: datetime) -> Slot:
         """Return the slot where *entry* is written at *now*."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nextfire.domain.decisions import EARLIER
 from nextfire.domain.ids import RunKey, first_run_id
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
@@ -17,7 +18,4 @@ def earlier_runs(runs: RunStore, key: RunKey) -> Iterator[Run]:
         UnavailableError: The store did not answer.
     """
     last = first_run_id(key.scheduled_at)
-    return runs.between(key.job, "0", last, newest_first=True, page=_PAGE, lenient=True)
-
-
-_PAGE = 5
+    return runs.between(key.job, "0", last, newest_first=True, page=EARLIER, lenient=True)

@@ -36,7 +36,6 @@ from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.limit_parallel import LimitParallel
-from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.run_attempt import RunAttempt
 from nextfire.usecases.run_supervisor import Host
@@ -219,7 +218,7 @@ class ExecuteRun:
                 f"{reason}, dispatched {_MAX_MOVES} times without an attempt: check that the "
                 f"executors of its queue have NEXTFIRE_POOL={pool}"
             )
-        entry = next_dispatch(job, message.key, cut(at), message.dispatch + 1, again=True)
+        entry = job.dispatch_entry(message.key, at, message.dispatch + 1, again=True)
         if not self._due.put([entry], now):
             raise UnavailableError("The dispatch to the job's pool was not stored. Try again.")
         return Handled(Disposition.ACKNOWLEDGE, reason, quarantined=often)
@@ -243,7 +242,7 @@ class ExecuteRun:
             return None
         if run is not None and too_late_to_begin(job, run, now):
             return self._with_job(job, message, host, None)  # which ends the run
-        entry = next_dispatch(job, message.key, cut(hold.until), message.dispatch + 1, again=True)
+        entry = job.dispatch_entry(message.key, hold.until, message.dispatch + 1, again=True)
         if not self._due.put([entry], now):
             raise UnavailableError("The deferred dispatch was not stored. Try again.")
         return Handled(

@@ -15,7 +15,7 @@ from nextfire.domain.audit import GRACE
 from nextfire.domain.decisions import range_over
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import MOST_WAITS, JobKey, RunKey, first_run_id
+from nextfire.domain.ids import MOST_WAITS, JobKey, RunKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.jitter import spread
 from nextfire.domain.job import Job
@@ -28,13 +28,13 @@ from nextfire.domain.ports.targets import Hold
 from nextfire.domain.retention import RETENTION
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import ScheduleType
+from nextfire.usecases.earlier_runs import earlier_runs
 
 LOOK_EVERY = timedelta(seconds=5)
 """How often a run that waits for room looks again, at first."""
 LOOK_AT_LEAST_EVERY = timedelta(seconds=30)
 _LONGER = 1.1  # factor from one look to the next
 _SPREAD = 5  # runs that wait together look within this part of the interval
-_PAGE = 5
 _NAMED = 3  # sequences that a reason names
 _REMEMBERED = 1_000  # sequences
 _FRESH = timedelta(seconds=1)
@@ -154,11 +154,8 @@ class LimitParallel:
         range covers it: the executor that took the place died before the claim. Not if the record
         can have expired.
         """
-        at = key.scheduled_at
-        before = self.runs.between(
-            key.job, "0", first_run_id(at), newest_first=True, page=_PAGE, lenient=True
-        )
-        return at > now - RETENTION and range_over(key, before) is None
+        is_recent = key.scheduled_at > now - RETENTION
+        return is_recent and range_over(key, earlier_runs(self.runs, key)) is None
 
     def _children(self, level: list[Job], ended: dict[str, Run]) -> Iterator[tuple[Job, _Above]]:
         """The children of the jobs *level* that have a run at this logical time and are not among

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from nextfire.domain.awaited import run_at
-from nextfire.domain.deadlines import late_on_purpose, named
+from nextfire.domain.deadlines import late_on_purpose, made_late, named
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import in_seconds
 from nextfire.domain.job import Job
@@ -21,7 +21,7 @@ def past_deadline(
     jobs: JobStore, runs: RunStore, job: Job, key: RunKey, now: datetime
 ) -> str | None:
     """Return why the run *key* of *job* must not start at *now*, if its deadline is over. Reads the
-    runs above only then.
+    runs above only then, and above those only what may have made them late.
 
     Raises:
         UndecodableError: A job above, or its record, does not decode.
@@ -31,14 +31,16 @@ def past_deadline(
     deadline = job.definition.deadline(at)
     if deadline is None or now <= deadline:
         return None
-    if any(late_on_purpose(run, deadline) for run in _runs_above(jobs, runs, job, at)):
+    if any(late_on_purpose(run, deadline) for run in _runs_above(jobs, runs, job, at, deadline)):
         return None
     return f"picked up {in_seconds(now - at)} after its logical time; {named(job.definition)}"
 
 
-def _runs_above(jobs: JobStore, runs: RunStore, job: Job, at: datetime) -> Iterator[Run]:
+def _runs_above(
+    jobs: JobStore, runs: RunStore, job: Job, at: datetime, deadline: datetime
+) -> Iterator[Run]:
     """The runs above *job*'s at the logical time *at*, the nearest first, up to jobs with a
-    schedule, which start by their own times.
+    schedule, which start by their own times, and up to runs that were in time for *deadline*.
     """
     level, seen = [job], {job.key}
     while level:
@@ -51,7 +53,8 @@ def _runs_above(jobs: JobStore, runs: RunStore, job: Job, at: datetime) -> Itera
                 if key in seen:
                     continue
                 seen.add(key)
-                if run := run_at([*records_near(runs, key, at)], at):
+                run = run_at([*records_near(runs, key, at)], at)
+                if run is not None:
                     yield run
-                if parent := jobs.get(key):
+                if (run is None or made_late(run, deadline)) and (parent := jobs.get(key)):
                     level.append(parent)

@@ -21,6 +21,7 @@ from nextfire.domain.overview import (
     Step,
     first_head,
     is_late,
+    newest,
     next_since_ms,
     segments_of,
     step_of,
@@ -152,7 +153,7 @@ class ProjectRuns:
         meanwhile suffices.
 
         The records decide whether the runs of *more* are still open: they may have ended in a
-        window that is not read for open runs.
+        window that is not read for open runs. With *complete*, they decide about all open runs.
 
         Raises:
             UnavailableError: The store did not answer, or others kept winning.
@@ -169,12 +170,12 @@ class ProjectRuns:
                 continue
             now = self._clock.now()
             # The record of an open run without a step for that long may have expired.
-            old = [
-                step for step in still_open(open_runs.steps) if step.at_ms < to_ms(now - RETENTION)
-            ]
-            checked = {step.run for step in (*more, *old)}
+            old_ms = to_ms(now - RETENTION)
+            is_open = still_open(open_runs.steps)
+            unsure = [*more, *(step for step in is_open if complete or step.at_ms < old_ms)]
+            checked = {step.run for step in unsure}
             steps = [step for step in open_runs.steps if step.run not in checked]
-            steps += self._current(tenant, [*more, *old])
+            steps += self._current(tenant, unsure)
             to = Head(
                 secrets.token_hex(8),
                 0,
@@ -197,13 +198,14 @@ class ProjectRuns:
             self.lost[tenant] = "the snapshot is gone or does not decode"
 
     def _current(self, tenant: str, steps: Sequence[Step]) -> list[Step]:
-        """*steps*, and those of their records, without runs that have none. Records are read
-        eventually consistently: they may be older.
+        """The latest of *steps* and of those of their records, without runs that have none. Records
+        are read eventually consistently: they may be older.
         """
-        keys = [*{step.key(tenant): None for step in steps}]
-        found: list[Step] = []
-        for start in range(0, len(keys), MAX_STEPS):
-            page = self._runs.find(keys[start : start + MAX_STEPS])
-            found += [step_of(run) for run in page.items]
-        recorded = {step.run for step in found}
-        return [*found, *(step for step in steps if step.run in recorded)]
+        current: list[Step] = []
+        latest = [*newest(steps).values()]  # there may be a million: only pages are copied
+        for start in range(0, len(latest), MAX_STEPS):
+            part = {step.key(tenant): step for step in latest[start : start + MAX_STEPS]}
+            for run in self._runs.find([*part]).items:
+                step, recorded = part[run.key], step_of(run)
+                current.append(recorded if recorded.order > step.order else step)
+        return current

@@ -9,12 +9,12 @@ from datetime import datetime
 from nextfire.dataclass import dataclass
 from nextfire.domain.ids import content_id
 from nextfire.domain.instants import to_ms
-from nextfire.domain.overview import MAX_STEPS, Head, Segment, Step, still_open, window_ms
+from nextfire.domain.overview import MAX_STEPS, Segment, Step, still_open, window_ms
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.overview import RunScan, SegmentStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import RunState
-from nextfire.usecases.project_runs import ProjectRuns, read_open
+from nextfire.usecases.project_runs import ProjectRuns
 
 FLUSH_AT = 200_000
 """Steps that are held in memory: some 70 MB."""
@@ -123,14 +123,11 @@ class RebuildOverview:
             steps.clear()
 
     def _fold(self, tenant: str, opened: Sequence[Step], *, complete: bool) -> None:
-        """Add to the snapshot of *tenant* those of the runs *opened* that are still open, and
-        remove from it those that are not.
+        """Add to the snapshot of *tenant* those of the runs *opened* that are still open; with
+        *complete*, remove from it the runs that are not.
         """
         begins = to_ms(self._clock.now())
-        head = self._store.head(tenant)
-        open_runs = read_open(self._store, tenant, head) if isinstance(head, Head) else None
-        known = still_open([*opened, *(open_runs.steps if open_runs else ())])
-        self._projector.fold(tenant, known, begins_ms=begins, complete=complete)
+        self._projector.fold(tenant, still_open(opened), begins_ms=begins, complete=complete)
 
 
 def _parts(steps: Sequence[Step]) -> list[Sequence[Step]]:

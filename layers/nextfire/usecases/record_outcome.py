@@ -25,7 +25,6 @@ from nextfire.domain.retention import RunRetention
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
-from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.run_supervisor import Host
 
 
@@ -138,7 +137,7 @@ class RecordOutcome:
         If we die between the two, the entry's message finds the run RUNNING, waits for the lease
         and takes over. In the reverse order the run would wait for a message that is never sent.
         """
-        entry = next_dispatch(job, run.key, at, run.dispatch + 1)
+        entry = job.dispatch_entry(run.key, at, run.dispatch + 1)
         # A repetition may come long after *now*: the bucket of an entry depends on its write time.
         if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The retry could not be stored. Try again.")

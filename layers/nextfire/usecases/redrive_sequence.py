@@ -24,7 +24,6 @@ from nextfire.domain.redrive_plan import (
 from nextfire.domain.run import Run
 from nextfire.domain.run_graph import RunNode
 from nextfire.usecases.manage_runs import JOB_DELETED, REDRIVEN
-from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.read_sequence import read_whole_sequence
 from nextfire.usecases.request_runs import check_pool
 
@@ -131,7 +130,7 @@ class RedriveSequence:
     def _start(self, run: Run, job: Job, reason: str | None) -> None:
         now = cut(self._clock.now())
         to = run.redriven(reason or REDRIVEN, now)
-        entry = next_dispatch(job, run.key, now, to.dispatch)
+        entry = job.dispatch_entry(run.key, now, to.dispatch)
         # If it is refused, another request has started the run.
         self._runs.redrive(to, entry, now, was=run.state)
 

@@ -16,7 +16,6 @@ from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import Run, RunState
-from nextfire.usecases.next_dispatch import next_dispatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class StartChild:
         now = self.clock.now()
         short = reason[:MAX_RECORDED_REASON]
         to = skipped.redriven(short, cut(max(at, now)), by_user=False)
-        entry = next_dispatch(child, skipped.key, cut(max(at, now)), to.dispatch)
+        entry = child.dispatch_entry(skipped.key, max(at, now), to.dispatch)
         stored = self.runs.redrive(to, entry, now, was=RunState.SKIPPED, by_user=False).run
         if at <= now:
             # A second earlier than the entry. If the run has a later dispatch, it has no effect.
@@ -69,7 +68,7 @@ class StartChild:
 
     def dispatch_later(self, child: Job, key: RunKey, at: datetime, dispatch: int) -> None:
         """Store the due entry of a dispatch."""
-        entry = next_dispatch(child, key, cut(at), dispatch)
+        entry = child.dispatch_entry(key, at, dispatch)
         if not self.due.put([entry], self.clock.now()):
             raise UnavailableError("The dispatch of a child was not stored. Try again.")
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping
-from concurrent.futures import Executor, Future
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Executor, Future, wait
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from nextfire.dataclass import dataclass, field, replace
 from nextfire.domain.decisions import OverlapDecision, decide_overlap
-from nextfire.domain.due import BrokenEntry, DispatchEntry, DueEntry, FireEntry, StoredEntry
+from nextfire.domain.due import BrokenEntry, DispatchEntry, DueEntry, FireEntry, Slot, StoredEntry
 from nextfire.domain.due_decisions import Cover, Fire, Resend
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey, first_run_id
@@ -29,6 +29,7 @@ from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
 from nextfire.usecases.dispatch.waiting import Postponer, WaitReason
 
 _ROOM_AFTER = timedelta(seconds=1)
+_ANSWERS_WITHIN = 0.3  # seconds; usual maximum duration of a read of a job's runs
 _PARTS = 10
 _KEEPS_ROOM = 100  # queues with a smaller bound are first come, first served
 
@@ -156,19 +157,32 @@ class OverlapGate:
         self._executor = executor
         self._waiting = waiting
 
-    def admit(
-        self,
-        wanted: list[DecidedEntry],
-        now: datetime,  # noqa: ARG002 — part of the Gate protocol
-        report: TickReport,
-    ) -> list[DecidedEntry]:
+    def admit(self, wanted: list[DecidedEntry], report: TickReport) -> Iterator[list[DecidedEntry]]:
+        """Those of *wanted* that are admitted, in up to two parts: first those for which nothing
+        has to be waited for. The others are postponed.
+        """
         asked = {
             due.stored.slot: self._executor.submit(self._overlap, due, *question)
             for due in wanted
             if (question := _overlap_check(due)) is not None
         }
         if not asked:
-            return wanted
+            yield wanted
+            return
+        unanswered = wait(asked.values(), _ANSWERS_WITHIN).not_done
+        late = {slot for slot, answer in asked.items() if answer in unanswered}
+        if late:
+            ready = [due for due in wanted if due.stored.slot not in late]
+            yield self._answered(ready, asked, report)
+            wanted = [due for due in wanted if due.stored.slot in late]
+        yield self._answered(wanted, asked, report)
+
+    def _answered(
+        self,
+        wanted: list[DecidedEntry],
+        asked: Mapping[Slot, Future[OverlapDecision]],
+        report: TickReport,
+    ) -> list[DecidedEntry]:
         admitted: list[DecidedEntry] = []
         held_back: list[StoredEntry] = []
         unknown: list[StoredEntry] = []

@@ -124,7 +124,7 @@ class Dispatch:
             parked=parked,
         )
         self._room: Gate = QueueRoomGate(queue, shares.backlogs, waiting)
-        self._turns: Gate = OverlapGate(runs, executor, waiting)
+        self._turns = OverlapGate(runs, executor, waiting)
         self._rates = TenantQuotaGate(control, shares.quotas, executor, waiting)
         backfill = ContinueBackfill(jobs, runs, due, queue, clock)
         self._actions = Actions(
@@ -268,12 +268,12 @@ class Dispatch:
         decided, followers = in_order(self._deciding.decide(batch, now, report))
         certain = self._deciding.confirm(self._room.admit(decided, now, report), now, report)
         gone = [due.stored.slot for due in certain if isinstance(due.decision, Drop)]
-        wanted = self._turns.admit(_of(Fire | Resend | Cover, certain), now, report)
-        admitted = self._rates.admit(wanted, now, report)
-        followed = self._send(_of(Fire | Resend, admitted), report)
         at_once = bool(followers) or not self._holding.busy
-        followed += self._cover(_of(Cover, admitted), now, report, at_once=at_once)
-        gone += self._follow(followed, now, report)
+        for wanted in self._turns.admit(_of(Fire | Resend | Cover, certain), report):
+            admitted = self._rates.admit(wanted, now, report)
+            followed = self._send(_of(Fire | Resend, admitted), report)
+            followed += self._cover(_of(Cover, admitted), now, report, at_once=at_once)
+            gone += self._follow(followed, now, report)
         # After the runs, which are to start on time.
         gone += self._actions.move(_of(Move, certain), now, report)
         gone += self._actions.resume(_of(Resume, certain), report)
