@@ -23,7 +23,7 @@ def read_then_write(name: str, method: str) -> Callable[[History], None]:
 
     def plant(history: History) -> None:
         store, kernel = getattr(history.stores, name), history.kernel
-        transaction = history.stores.runs._lock  # noqa: SLF001 — nobody else holds it
+        transaction = history.stores.runs._lock  # noqa: SLF001
 
         def racy(*args: Any, **kwargs: Any) -> Any:
             if transaction.locked():  # A change of a run and its job: nothing comes in between.
