@@ -101,8 +101,8 @@ PLANTS: dict[str, tuple[Plant, str]] = {
 _FIRST_SEED: dict[Plant, int] = {
     call_while_down: 123,
     overwrite: 2123,
-    ignore_places: 11043,
-    repair_held_runs: 6743,
+    ignore_places: 4143,
+    repair_held_runs: 2703,
     believe_in_lost_responses: 103,
     forget_held_runs: 163,
 }

@@ -7,8 +7,9 @@ from copy import copy
 from typing import Any
 
 import pytest
+from greenlet import getcurrent
 
-from nextfire.testing.kernel import SECOND, Actor, Kernel
+from nextfire.testing.kernel import SECOND, Actor, Kernel, Task
 from tests.builders import at
 from tests.fakes import Killed
 from tests.simulation.history import History
@@ -19,20 +20,21 @@ TRIES = 80
 
 
 def read_then_write(name: str, method: str) -> Callable[[History], None]:
-    """Plant an adapter that checks whether it may write and writes a moment later."""
+    """Plant an adapter that checks whether it may write and writes ten seconds later."""
 
     def plant(history: History) -> None:
         store, kernel = getattr(history.stores, name), history.kernel
         transaction = history.stores.runs._lock  # noqa: SLF001
 
         def racy(*args: Any, **kwargs: Any) -> Any:
-            if transaction.locked():  # A change of a run and its job: nothing comes in between.
+            # Nothing comes in between of a change of a run and its job, or of the setup.
+            if transaction.locked() or not isinstance(getcurrent(), Task):
                 return getattr(type(store), method)(store, *args, **kwargs)
             seen = copy(store)
             seen.items = dict(store.items)
             before = dict(seen.items)
             answer = getattr(type(store), method)(seen, *args, **kwargs)
-            kernel.step(SECOND // 10)
+            kernel.step(10 * SECOND)
             for key, value in seen.items.items():
                 if before.get(key) is not value:
                     store.items[key] = value
