@@ -216,7 +216,7 @@ _FIRST_SEED: dict[Callable[..., None], int] = {
     skip_without_record: 190,
     undo_and_keep_the_record: 22,
     free_ids_early: 640,
-    consider_queues_empty: 888,
+    consider_queues_empty: 912,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 
