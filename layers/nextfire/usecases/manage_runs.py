@@ -271,8 +271,10 @@ def _ended(run: Run) -> ConflictError:
 
 
 def was_started(run: Run) -> bool:
-    """Whether *run* was redriven, or its retry brought forward: its dispatch number shows it."""
-    return run.dispatch > MOST_WAITS
+    """Whether *run* was redriven, or its retry brought forward: its dispatch number shows it, or
+    after a redrive by the version before, which added two, its attempts.
+    """
+    return run.dispatch > MOST_WAITS or run.attempt_base > 0
 
 
 def _started_since(run: Run, since: datetime, now: datetime) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import unsent_dispatch
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.manage_runs import was_started
 from tests.builders import claim_run
 from tests.fakes import Clock
 from tests.integration.deployment import Deployment, message_for
@@ -144,6 +146,15 @@ class TestLostRequestsForRuns:
 
         assert (again.status, again.document["state"]) == (200, "DEAD")
         assert system.runs.get(run.key) == died
+
+    @pytest.mark.parametrize(("attempts", "started"), [(0, False), (1, True)])
+    def test_a_redrive_by_the_version_before_is_recognized(
+        self, system: Deployment, *, attempts: int, started: bool
+    ) -> None:
+        system.register(jobId="a")
+        run = dead_run(system, "a")
+
+        assert was_started(replace(run, dispatch=3, attempt_base=attempts)) is started
 
     def test_run_now(self, system: Deployment, lost: Callable[..., None]) -> None:
         system.register(jobId="a")
