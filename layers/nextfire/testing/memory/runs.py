@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
 
-from nextfire.domain import run_writes
-from nextfire.domain.attempt import Value
 from nextfire.domain.due import DueEntry
-from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, first_run_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.job import Job
-from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.pages import Page, Unreadable
-from nextfire.domain.ports.runs import Claim, Written
+from nextfire.domain.ports.runs import Written
 from nextfire.domain.run import Run, RunState
+from nextfire.domain.run_writes import Change, TransactionalRuns, as_stored
 from nextfire.testing.memory.due import MemoryDueStore
 from nextfire.testing.memory.jobs import MemoryJobStore, cut_job
 from nextfire.testing.memory.pages import CURSOR, after_cursor
@@ -28,7 +26,7 @@ from nextfire.testing.memory.pages import CURSOR, after_cursor
 _by_run_id = attrgetter("run_id")
 
 
-class MemoryRunStore:
+class MemoryRunStore(TransactionalRuns):
     """`RunStore`."""
 
     def __init__(
@@ -70,111 +68,27 @@ class MemoryRunStore:
     def request_cancel(self, key: RunKey) -> None:
         self.items[key] = replace(self.items[key], cancel_requested=True)
 
-    def claim(
-        self,
-        message: RunMessage,
-        *,
-        token: str,
-        worker: str,
-        pool: str,
-        job_revision: int,
-        now: datetime,
-        lease_until: datetime,
-    ) -> Claim:
-        with self._lock:
-            stored = self.get(message.key)
-            run = run_writes.claimed(
-                stored,
-                message,
-                token=token,
-                worker=worker,
-                pool=pool,
-                job_revision=job_revision,
-                now=now,
-                lease_until=lease_until,
-            )
-            if run is not None:
-                return Claim(self._store(run), taken=True)
-            assert stored is not None, "an absent run is free"
-            ours = stored.state is RunState.RUNNING and stored.claim_token == token
-            return Claim(stored, taken=ours)
-
-    def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
-        with self._lock:
-            stored = self.get(was.key)
-            if stored is None:
-                raise UnavailableError("advance run: the record is gone. Try again.")
-            kept = run_writes.advanced(stored, was, to, lapsed=lapsed)
-            if kept is not None:
-                return Claim(self._store(kept), taken=True)
-            written = run_writes.as_stored(to)
-            ours = (stored.state, stored.attempts) == (written.state, written.attempts)
-            return Claim(stored, taken=ours)
-
-    def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
-        with self._lock:
-            stored = self.get(message.key)
-            run = run_writes.cancelled(stored, message, reason, now)
-            if run is not None:
-                return self._store(run)
-            assert stored is not None, "an absent run can be cancelled"
-            return stored
-
-    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
-        assert self._due is not None, "a store without a due store takes no requests"
-        with self._lock:
-            stored = self.get(run.key)
-            if stored is not None:
-                return Claim(stored, taken=stored.on_request and stored.request == run.request)
-            self._due.put([entry], now)
-            return Claim(self._store(run), taken=True)
-
-    def skip(self, run: Run) -> Run:
-        with self._lock:
-            stored = self.get(run.key)
-            if stored is None and run.on_request:
-                raise UnavailableError("skip run: the record is gone. Try again.")
-            to = run_writes.skipped(stored, run)
-            if to is not None:
-                return self._store(to)
-            assert stored is not None, "an absent run can be skipped"
-            return stored
-
-    def bring_forward(self, was: Run, to: Run, entry: DueEntry, now: datetime) -> Claim:
-        assert self._due is not None, "a store without a due store brings nothing forward"
-        with self._lock:
-            stored = self.get(was.key)
-            if stored is None:
-                return Claim(replace(was, state=RunState.CANCELLED), taken=False)
-            if run_writes.may_bring_forward(stored, was):
-                self._due.put([entry], now)
-                return Claim(self._store(to), taken=True)
-            return Claim(stored, taken=stored.dispatch == to.dispatch)
-
-    def await_parents(self, was: Run, to: Run) -> Claim:
-        with self._lock:
-            stored = self.get(was.key)
-            if stored is None:
-                return Claim(Run(to.key, RunState.CANCELLED), taken=False)
-            if run_writes.may_await_parents(stored, was):
-                return Claim(self._store(to), taken=True)
-            return Claim(stored, taken=stored.skipped_by_parents and stored.dispatch == to.dispatch)
-
     def skip_next(self, run: Run, job: Job) -> Written:
-        assert self._jobs is not None, "a store without a job store skips no occurrence"
-        with self._lock:
-            stored = self._jobs.items.get(job.key)
-            if stored == cut_job(job):
-                return Written.DONE
-            if stored is None or (stored.uid, stored.revision) != (job.uid, job.revision - 1):
-                return Written.CHANGED
+        def skip() -> bool:
             if self.get(run.key) is not None:
-                return Written.REFUSED
-            self._jobs.update(job, None, job.updated_at)
+                return False
             self._store(run)
-            return Written.DONE
+            return True
+
+        return self._write_with(job, skip)
 
     def unskip(self, run: RunKey, job: Job) -> Written:
+        def unskip() -> bool:
+            record = self.get(run)
+            if record is None or not record.skip_requested:
+                return False
+            self.forget(run)
+            return True
+
+        return self._write_with(job, unskip)
+
+    def _write_with(self, job: Job, write: Callable[[], bool]) -> Written:
+        """Replace the previous revision by *job*, if *write* returns True."""
         assert self._jobs is not None, "a store without a job store skips no occurrence"
         with self._lock:
             stored = self._jobs.items.get(job.key)
@@ -182,20 +96,23 @@ class MemoryRunStore:
                 return Written.DONE
             if stored is None or (stored.uid, stored.revision) != (job.uid, job.revision - 1):
                 return Written.CHANGED
-            record = self.get(run)
-            if record is None or not record.skip_requested:
+            if not write():
                 return Written.REFUSED
             self._jobs.update(job, None, job.updated_at)
-            self.forget(run)
             return Written.DONE
 
-    def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
+    def _change(
+        self, what: str, key: RunKey, change: Change, due: tuple[DueEntry, datetime] | None = None
+    ) -> tuple[Run | None, Run | None]:
         with self._lock:
-            stored = self.get(run.key)
-            if stored is None:
-                return replace(run, state=RunState.CANCELLED)
-            to = run_writes.stopped(stored, reason, now)
-            return stored if to is None else self._store(to)
+            found = self.get(key)
+            run = change(found)
+            if run is None:
+                return found, None
+            if due is not None:
+                assert self._due is not None, f"{what}: a store without a due store"
+                self._due.put([due[0]], due[1])
+            return found, self._store(run)
 
     def between(
         self,
@@ -221,46 +138,6 @@ class MemoryRunStore:
             yield from found
             reached = found[-1].key.run_id
             first, last = (first, _before(reached)) if newest_first else (f"{reached}\0", last)
-
-    def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
-        with self._lock:
-            stored = self.get(run.key)
-            if stored is None or not run_writes.is_held(stored, run):
-                return None
-            return self._store(replace(stored, lease_until=lease_until))
-
-    def save(self, run: Run, checkpoint: Value) -> Run | None:
-        with self._lock:
-            stored = self.get(run.key)
-            if stored is None or not run_writes.is_held(stored, run):
-                return None
-            return self._store(replace(stored, checkpoint=checkpoint))
-
-    def mark_death_published(self, run: Run) -> None:
-        with self._lock:
-            stored = self.get(run.key)
-            if stored and (stored.state, stored.dispatch) == (RunState.DEAD, run.dispatch):
-                self._store(replace(stored, buried=run.dispatch))
-
-    def redrive(
-        self,
-        run: Run,
-        entry: DueEntry,
-        now: datetime,
-        *,
-        was: RunState = RunState.DEAD,
-        by_user: bool = True,  # noqa: ARG002 — *run* has it
-    ) -> Claim:
-        assert self._due is not None, "a store without a due store does not redrive"
-        with self._lock:
-            stored = self.get(run.key)
-            if stored is None:
-                return Claim(replace(run, state=RunState.CANCELLED), taken=False)
-            if run_writes.may_redrive(stored, run, was):
-                self._due.put([entry], now)
-                return Claim(self._store(run), taken=True)
-            ours = (stored.dispatch, stored.attempt_base) == (run.dispatch, run.attempt_base)
-            return Claim(stored, taken=ours)
 
     def list_dead(
         self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
@@ -329,7 +206,7 @@ class MemoryRunStore:
         return Page([runs[i] for i in page], CURSOR + page[-1] if len(ids) > limit else None)
 
     def _store(self, run: Run) -> Run:
-        self.items[run.key] = run_writes.as_stored(run)
+        self.items[run.key] = as_stored(run)
         return self.items[run.key]
 
 
