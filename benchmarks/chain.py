@@ -229,13 +229,13 @@ def _worker_of(
         SqsRunQueue,
     )
     from nextfire.settings import ExecutorSettings  # noqa: PLC0415
+    from nextfire.usecases.execute_run import ExecuteRun  # noqa: PLC0415
     from nextfire.usecases.message_batch import MessageBatch  # noqa: PLC0415
     from nextfire.wiring.execution import executor_config, executor_ports  # noqa: PLC0415
-    from nextfire.wiring.executor import execute_run_of  # noqa: PLC0415
 
     settings = ExecutorSettings.read()
     outcomes = Outcomes()
-    execute_run = execute_run_of(
+    execute_run = ExecuteRun(
         executor_ports(settings, outcomes), executor_config(settings, worker="benchmark")
     )
     batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, outcomes)

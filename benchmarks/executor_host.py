@@ -88,16 +88,16 @@ def _function() -> Execute:
 def _worker() -> Execute:
     """The parts of a worker, in one thread."""
     from nextfire.settings import ExecutorSettings  # noqa: PLC0415
+    from nextfire.usecases.execute_run import ExecuteRun  # noqa: PLC0415
     from nextfire.usecases.message_batch import MessageBatch  # noqa: PLC0415
     from nextfire.wiring.execution import executor_config, executor_ports  # noqa: PLC0415
-    from nextfire.wiring.executor import execute_run_of  # noqa: PLC0415
     from nextfire.wiring.telemetry import WorkerTelemetry  # noqa: PLC0415
 
     settings = ExecutorSettings.read()
     telemetry = WorkerTelemetry()
     telemetry.sample(settings.log_sample)
     atexit.register(telemetry.flush)
-    execute_run = execute_run_of(
+    execute_run = ExecuteRun(
         executor_ports(settings, telemetry), executor_config(settings, worker="benchmark")
     )
     batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, telemetry)

@@ -103,12 +103,12 @@ def _carry_out(meter: Meter, runs: int) -> Tally:
     from nextfire.adapters.aws.clients import sqs  # noqa: PLC0415
     from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox  # noqa: PLC0415
     from nextfire.settings import ExecutorSettings  # noqa: PLC0415
+    from nextfire.usecases.execute_run import ExecuteRun  # noqa: PLC0415
     from nextfire.wiring.execution import executor_config, executor_ports  # noqa: PLC0415
-    from nextfire.wiring.executor import execute_run_of  # noqa: PLC0415
 
     settings = ExecutorSettings.read()
     config, outcomes = executor_config(settings, worker="benchmark"), Outcomes()
-    execute_run = execute_run_of(executor_ports(settings, outcomes), config)
+    execute_run = ExecuteRun(executor_ports(settings, outcomes), config)
     batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, outcomes)
     inbox = SqsInbox(sqs(), queue_url=settings.queue_url)
     meter.take()

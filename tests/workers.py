@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from nextfire.domain.target import TargetKind
 from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
+from nextfire.usecases.execute_run import ExecuteRun
 from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.usecases.handled import Disposition, Handled
-from nextfire.wiring.executor import ExecutorPorts, execute_run_of
 from tests.builders import LEASE
 from tests.fakes import InlineExecutor, MemoryDelivery
 
@@ -67,7 +68,7 @@ class Worker:
             log_cap=world.log_cap,
             retention=world.retention,
         )
-        execute_run = execute_run_of(ports, config)
+        execute_run = ExecuteRun(ports, config)
         handled = execute_run.handle(delivery, stopping=stopping, longest=longest)
         if handled.disposition is Disposition.ACKNOWLEDGE:
             delivery.acknowledge()

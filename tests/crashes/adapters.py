@@ -33,9 +33,9 @@ from nextfire.targets.http.runner import HttpTarget
 from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.endpoint_gate import EndpointGate
+from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue, WakingRuns
-from nextfire.wiring.executor import ExecutorPorts
 from nextfire.wiring.watcher import WatcherPorts
 from tests.builders import LEASE
 from tests.crashes.names import POOL

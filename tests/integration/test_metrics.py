@@ -23,9 +23,9 @@ from nextfire.domain.message import RunMessage
 from nextfire.domain.metrics import NAMESPACE, OF_GROUPS, Metric
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch.report import Dispatched, TickReport
+from nextfire.usecases.execute_run import ExecuteRun
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.wiring.execution import executor_config, executor_ports
-from nextfire.wiring.executor import execute_run_of
 from nextfire.wiring.telemetry import Telemetry, WorkerTelemetry
 from tests.builders import SKIP, a_fire, a_retry, claim_run, run_key
 from tests.infra.conftest import Template, synthesize
@@ -177,7 +177,7 @@ def work(system: Deployment) -> None:
     inbox = SqsInbox(system.queues, queue_url=system.queue_url)
     telemetry = WorkerTelemetry()
     batch: MessageBatch[SqsDelivery] = MessageBatch(
-        execute_run_of(executor_ports(settings, telemetry), executor_config(settings, worker="w")),
+        ExecuteRun(executor_ports(settings, telemetry), executor_config(settings, worker="w")),
         telemetry,
     )
     received = inbox.receive(10, wait=timedelta(), hidden_for=settings.lease)

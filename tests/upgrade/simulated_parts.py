@@ -26,7 +26,7 @@ from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.serve_pool import StopWaiting, Threads
-from nextfire.wiring.executor import ExecutorPorts
+from nextfire.wiring.executor import ExecutorPorts  # type: ignore[attr-defined] # the earlier one
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 from nextfire.wiring.worker import WorkerPorts, build_worker
 

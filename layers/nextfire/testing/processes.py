@@ -33,7 +33,8 @@ from nextfire.testing.memory.stores import Stores
 from nextfire.testing.scripts import KitRunner, Scripts
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.executor_config import ExecutorConfig
-from nextfire.wiring.executor import ExecutorPorts, build_executor
+from nextfire.usecases.executor_ports import ExecutorPorts
+from nextfire.wiring.executor import build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 
 LEASE = timedelta(seconds=60)

@@ -7,7 +7,6 @@ claimed run, `record_outcome` does what follows from its outcome.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -22,17 +21,13 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.misfire import held_too_long, too_late_to_begin
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.ports.clocks import Clock
-from nextfire.domain.ports.due import DueStore
-from nextfire.domain.ports.events import Events
-from nextfire.domain.ports.jobs import JobStore
-from nextfire.domain.ports.queues import DeadLetters, Delivery
-from nextfire.domain.ports.runs import Claim, RunStore
-from nextfire.domain.ports.scripts import RunFiles
-from nextfire.domain.ports.targets import Hold, TargetRunner
+from nextfire.domain.ports.queues import Delivery
+from nextfire.domain.ports.runs import Claim
+from nextfire.domain.ports.targets import Hold
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.limit_parallel import LimitParallel
@@ -45,59 +40,23 @@ from nextfire.usecases.without_attempt import WithoutAttempt
 class ExecuteRun:
     """Core of the executor, shared by the Lambda function and the worker process."""
 
-    def __init__(
-        self,
-        *,
-        jobs: JobStore,
-        runs: RunStore,
-        due: DueStore,
-        files: RunFiles,
-        target: TargetRunner,
-        dead_letters: DeadLetters,
-        events: Events,
-        clock: Clock,
-        config: ExecutorConfig,
-        background: Executor,
-        hand_over: HandOver,
-    ) -> None:
-        self._parallel = LimitParallel(jobs, runs, hand_over.joins)
-        self._jobs = jobs
-        self._runs = runs
-        self._due = due
-        self._target = target
-        self._dead_letters = dead_letters
-        self._events = events
-        self._clock = clock
+    def __init__(self, ports: ExecutorPorts, config: ExecutorConfig) -> None:
+        hand_over = HandOver(
+            jobs=ports.jobs,
+            runs=ports.runs,
+            due=ports.due,
+            joins=ports.joins,
+            queue=ports.queue,
+            clock=ports.clock,
+            quotas=ports.quotas,
+            executor=ports.children,
+        )
+        self._ports = ports
         self._config = config
-        self._quotas = hand_over.quotas
-        self._outcomes = RecordOutcome(
-            jobs=jobs,
-            runs=runs,
-            due=due,
-            dead_letters=dead_letters,
-            events=events,
-            clock=clock,
-            hand_over=hand_over,
-            retention=config.retention,
-        )
-        self._without_attempt = WithoutAttempt(
-            jobs=jobs,
-            runs=runs,
-            clock=clock,
-            pool=config.pool,
-            hand_over=hand_over,
-            outcomes=self._outcomes,
-        )
-        self._run_attempt = RunAttempt(
-            jobs=jobs,
-            runs=runs,
-            files=files,
-            target=target,
-            clock=clock,
-            config=config,
-            background=background,
-            outcomes=self._outcomes,
-        )
+        self._parallel = LimitParallel(ports.jobs, ports.runs, ports.joins)
+        self._outcomes = RecordOutcome(ports, hand_over, config.retention)
+        self._without_attempt = WithoutAttempt(ports, config.pool, hand_over, self._outcomes)
+        self._run_attempt = RunAttempt(ports, config, self._outcomes)
 
     def handle(
         self,
@@ -127,9 +86,11 @@ class ExecuteRun:
             return Handled(Disposition.LEAVE, str(error), quarantined=True)
         except UndecodableError as error:
             failure = shorten(str(error), 500)
-            self._dead_letters.put(delivery.body, failure, dedup=content_id(delivery.body))
-            self._events.put(
-                message_undecodable(delivery.body, failure, self._config.pool, self._clock.now())
+            self._ports.dead_letters.put(delivery.body, failure, dedup=content_id(delivery.body))
+            self._ports.events.put(
+                message_undecodable(
+                    delivery.body, failure, self._config.pool, self._ports.clock.now()
+                )
             )
             return Handled(Disposition.ACKNOWLEDGE, failure, quarantined=True)
         if stopping():
@@ -137,9 +98,9 @@ class ExecuteRun:
             return Handled(Disposition.LEAVE, "this executor is shutting down")
         host = Host(delivery, stopping, longest, hidden_longer)
         try:
-            job = self._jobs.get(message.key.job)
+            job = self._ports.jobs.get(message.key.job)
             # First: once the run has a record, occurrences missed before it are not looked at.
-            before = record_missed(self._runs, job, message, self._clock.now())
+            before = record_missed(self._ports.runs, job, message, self._ports.clock.now())
             handled = self._carry_out(job, message, host)
             quarantined = before.quarantined or handled.quarantined
             return replace(handled, missed=before.written, quarantined=quarantined)
@@ -150,11 +111,14 @@ class ExecuteRun:
         """Keep *message*, whose job or run does not decode, until that is fixed: in the queue, or
         in the due table, if it would block other runs of its tenant in the queue.
         """
-        alone = self._quotas is None or self._quotas.of(message.tenant).concurrent_runs is None
+        alone = (
+            self._ports.quotas is None
+            or self._ports.quotas.of(message.tenant).concurrent_runs is None
+        )
         only_here = message.missed or message.removed_pool or message.dispatch in SIGNALS
         if alone or only_here:
             return Handled(Disposition.LEAVE, why, quarantined=True)
-        now = self._clock.now()
+        now = self._ports.clock.now()
         entry = DispatchEntry(
             message.key.job,
             message.key.uid,
@@ -166,7 +130,7 @@ class ExecuteRun:
             counted=True,
             exclusive=message.exclusive,
         )
-        if not self._due.put([entry], now):
+        if not self._ports.due.put([entry], now):
             raise UnavailableError("The deferred dispatch was not stored. Try again.")
         return Handled(Disposition.ACKNOWLEDGE, why, quarantined=True)
 
@@ -178,19 +142,21 @@ class ExecuteRun:
             return handled
         pool = job.definition.target.pool
         if pool != self._config.pool:
-            run = self._runs.get(message.key)
+            run = self._ports.runs.get(message.key)
             if run is not None and run.state.ended:
                 return self._outcomes.settled(job, run, f"has ended {run.state}")
             if pool != message.removed_pool:
                 return self._pass_on(job, message, run)
             return self._with_job(job, message, host, None)  # which ends the run
         first = message.dispatch == 1
-        hold = self._parallel.hold(job, message.key, self._clock.now(), dispatch=message.dispatch)
+        hold = self._parallel.hold(
+            job, message.key, self._ports.clock.now(), dispatch=message.dispatch
+        )
         if hold is not None:
             deferred = self._defer(job, message, host, hold)
             return deferred or self._with_job(job, message, host, hold)
-        now = self._clock.now()
-        hold = self._target.admit(job, message.key, now, first=first)
+        now = self._ports.clock.now()
+        hold = self._ports.target.admit(job, message.key, now, first=first)
         if hold is not None and self._waited_too_long(job, message.key, hold, now):
             return self._with_job(job, message, replace(host, given_up=hold), None)
         deferred = self._defer(job, message, host, hold) if hold else None
@@ -200,7 +166,7 @@ class ExecuteRun:
             return self._with_job(job, message, host, hold)
         finally:
             if hold is None:
-                self._target.release(job, message.key)
+                self._ports.target.release(job, message.key)
 
     def _pass_on(self, job: Job, message: RunMessage, run: Run | None) -> Handled:
         """Dispatch the run to the pool that its job has moved to: this pool can read neither the
@@ -208,7 +174,7 @@ class ExecuteRun:
         and the claim lets only one of the two dispatches run.
         """
         pool = job.definition.target.pool
-        now, at = self._clock.now(), message.dispatched_at
+        now, at = self._ports.clock.now(), message.dispatched_at
         reason = f"its job has moved to pool {pool}"
         often = message.dispatch - (run.dispatch if run else 0) > _MAX_MOVES
         if often:
@@ -219,14 +185,16 @@ class ExecuteRun:
                 f"executors of its queue have NEXTFIRE_POOL={pool}"
             )
         entry = job.dispatch_entry(message.key, at, message.dispatch + 1, again=True)
-        if not self._due.put([entry], now):
+        if not self._ports.due.put([entry], now):
             raise UnavailableError("The dispatch to the job's pool was not stored. Try again.")
         return Handled(Disposition.ACKNOWLEDGE, reason, quarantined=often)
 
     def _waited_too_long(self, job: Job, key: RunKey, hold: Hold, now: datetime) -> bool:
         if not held_too_long(job, key, hold.since, now):
             return False
-        run = self._runs.get(key)  # a redriven run, and one of a backfill, has waited since then
+        run = self._ports.runs.get(
+            key
+        )  # a redriven run, and one of a backfill, has waited since then
         return run is None or held_too_long(job, key, run.not_before or hold.since, now)
 
     def _defer(self, job: Job, message: RunMessage, host: Host, hold: Hold) -> Handled | None:
@@ -234,8 +202,8 @@ class ExecuteRun:
         Returns None if it has a record that is not free, or a later dispatch: it may be running
         elsewhere, and the deletion of its message would let the next of its group start.
         """
-        now = self._clock.now()
-        run = self._runs.get(message.key)
+        now = self._ports.clock.now()
+        run = self._ports.runs.get(message.key)
         if run is not None and (run.state is not RunState.PENDING or run.cancel_requested):
             return None
         if run is not None and message.dispatch < run.dispatch:
@@ -243,7 +211,7 @@ class ExecuteRun:
         if run is not None and too_late_to_begin(job, run, now):
             return self._with_job(job, message, host, None)  # which ends the run
         entry = job.dispatch_entry(message.key, hold.until, message.dispatch + 1, again=True)
-        if not self._due.put([entry], now):
+        if not self._ports.due.put([entry], now):
             raise UnavailableError("The deferred dispatch was not stored. Try again.")
         return Handled(
             Disposition.ACKNOWLEDGE, f"deferred until {isoformat(hold.until)}: {hold.reason}", run
@@ -254,7 +222,7 @@ class ExecuteRun:
         attempt is made.
         """
         while True:
-            now = self._clock.now()
+            now = self._ports.clock.now()
             claim = self._claim(job, message, host, now, hold)
             if claim.taken:
                 return self._run_attempt.make(job, claim.run, host)
@@ -276,7 +244,7 @@ class ExecuteRun:
                         return _mark_lost(done)
                 case ClaimAction.CANCEL if claim.run.state is RunState.PENDING:
                     # The next iteration finds the run ended and settles it.
-                    self._runs.cancel(message, reason=decision.reason, now=now)
+                    self._ports.runs.cancel(message, reason=decision.reason, now=now)
                 case ClaimAction.CANCEL | ClaimAction.BURY:
                     state = _ENDS_AS[decision.action]
                     result = Result(AttemptOutcome.WORKER_LOST, decision.reason)
@@ -289,7 +257,7 @@ class ExecuteRun:
     ) -> Claim:
         """Claim the run; with *hold*, only read its record."""
         if hold is None:
-            return self._runs.claim(
+            return self._ports.runs.claim(
                 message,
                 token=host.delivery.token,
                 worker=self._config.worker,
@@ -298,7 +266,7 @@ class ExecuteRun:
                 now=now,
                 lease_until=now + self._config.lease,
             )
-        run = self._runs.get(message.key)
+        run = self._ports.runs.get(message.key)
         free = run is None or (run.state is RunState.PENDING and not run.cancel_requested)
         if run is None or (free and message.dispatch >= run.dispatch):
             raise UnavailableError("The run became free in the meantime. Try again.")
@@ -310,7 +278,7 @@ class ExecuteRun:
         """Make the next attempt of *run*, whose worker was lost; with *hold* it comes later. None:
         another executor was first.
         """
-        now = self._clock.now()
+        now = self._ports.clock.now()
         if hold is not None:
             # An older dispatch than that of the record takes nothing over.
             latest = replace(run, dispatch=message.dispatch)
@@ -325,7 +293,7 @@ class ExecuteRun:
             lease_until=now + self._config.lease,
             pool=job.definition.target.pool,
         )
-        claim = self._runs.advance(run, to, lapsed=True)
+        claim = self._ports.runs.advance(run, to, lapsed=True)
         return self._run_attempt.make(job, claim.run, host) if claim.taken else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import is_last
 from nextfire.domain.endings import Ending
@@ -15,42 +16,22 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.ports.clocks import Clock
-from nextfire.domain.ports.due import DueStore
-from nextfire.domain.ports.events import Events
-from nextfire.domain.ports.jobs import JobStore
-from nextfire.domain.ports.queues import DeadLetters
-from nextfire.domain.ports.runs import Claim, RunStore
+from nextfire.domain.ports.runs import Claim
 from nextfire.domain.retention import RunRetention
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.run_supervisor import Host
 
 
+@dataclass(frozen=True, slots=True)
 class RecordOutcome:
     """Records outcomes in the order that a crash at any call survives."""
 
-    def __init__(
-        self,
-        *,
-        jobs: JobStore,
-        runs: RunStore,
-        due: DueStore,
-        dead_letters: DeadLetters,
-        events: Events,
-        clock: Clock,
-        hand_over: HandOver,
-        retention: RunRetention,
-    ) -> None:
-        self._hand_over = hand_over
-        self._jobs = jobs
-        self._runs = runs
-        self._due = due
-        self._dead_letters = dead_letters
-        self._events = events
-        self._clock = clock
-        self._retention = retention
+    ports: ExecutorPorts
+    hand_over: HandOver
+    retention: RunRetention
 
     def record(
         self,
@@ -86,7 +67,7 @@ class RecordOutcome:
         self, job: Job, run: Run, result: Result, host: Host, now: datetime
     ) -> Handled | None:
         """Give up the run: the next worker that receives its message continues it."""
-        claim = self._runs.advance(run, run.handed_back(result, now))
+        claim = self.ports.runs.advance(run, run.handed_back(result, now))
         if _refused_for_cancel(claim, run):
             return self.end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
         host.delivery.hide(timedelta())
@@ -106,13 +87,13 @@ class RecordOutcome:
             NotSettledError: It has ended, and what follows is not done.
         """
         lapsed = result.outcome is AttemptOutcome.WORKER_LOST
-        kept = self._retention.of(job, state, run.trigger)
+        kept = self.retention.of(job, state, run.trigger)
         ended = replace(run.ended(state, result, now), kept=kept)
-        claim = self._runs.advance(run, ended, lapsed=lapsed)
+        claim = self.ports.runs.advance(run, ended, lapsed=lapsed)
         if _refused_for_cancel(claim, run):
             result = _cancelled(result, claim)
             ended = run.ended(RunState.CANCELLED, result, now)
-            claim = self._runs.advance(run, ended, lapsed=lapsed)
+            claim = self.ports.runs.advance(run, ended, lapsed=lapsed)
         if not claim.taken:
             return None
         try:
@@ -139,10 +120,12 @@ class RecordOutcome:
         """
         entry = job.dispatch_entry(run.key, at, run.dispatch + 1)
         # A repetition may come long after *now*: the bucket of an entry depends on its write time.
-        if not self._due.put([entry], self._clock.now()):
+        if not self.ports.due.put([entry], self.ports.clock.now()):
             raise UnavailableError("The retry could not be stored. Try again.")
         lapsed = result.outcome is AttemptOutcome.WORKER_LOST
-        claim = self._runs.advance(run, run.retrying(result, now, not_before=at), lapsed=lapsed)
+        claim = self.ports.runs.advance(
+            run, run.retrying(result, now, not_before=at), lapsed=lapsed
+        )
         if _refused_for_cancel(claim, run):
             # Cancelled while it failed. The entry's message finds the run ended.
             return self.end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
@@ -156,7 +139,7 @@ class RecordOutcome:
         not paused: the next run asks again.
         """
         if result.pause is not None and job.state is JobState.ACTIVE:
-            self._jobs.pause(job, result.pause, self._clock.now())
+            self.ports.jobs.pause(job, result.pause, self.ports.clock.now())
 
     def settle(self, job: Job, run: Run, *, again: bool) -> str:
         """Do the follow-up of an ended run. Idempotent: with *again*, a redelivered message repeats
@@ -169,9 +152,9 @@ class RecordOutcome:
             self.publish_death(run, exclusive=job.exclusive, again=again)
         except Exception as error:  # noqa: BLE001 — raised below
             unpublished = error
-        unreadable = self._hand_over.follow(job, run)
+        unreadable = self.hand_over.follow(job, run)
         if job.state is JobState.ACTIVE and is_last(job, run):
-            self._jobs.complete(job, self._clock.now())
+            self.ports.jobs.complete(job, self.ports.clock.now())
         if unpublished is not None:
             raise unpublished
         return unreadable
@@ -196,17 +179,17 @@ class RecordOutcome:
         """
         if run.state is not RunState.DEAD or run.buried == run.dispatch:
             return
-        event = execution_dead(run, self._clock.now())
+        event = execution_dead(run, self.ports.clock.now())
         if again:
-            self._events.put(event)
+            self.ports.events.put(event)
         sent_at = run.dispatched_at or run.key.scheduled_at
         message = RunMessage.of(run.key, run.dispatch, sent_at, exclusive=exclusive)
-        self._dead_letters.put(
+        self.ports.dead_letters.put(
             message.encode(), run.reason or "", dedup=dedup_id(run.key, run.dispatch)
         )
         if not again:
-            self._events.put(event)
-        self._runs.mark_death_published(run)
+            self.ports.events.put(event)
+        self.ports.runs.mark_death_published(run)
 
 
 def _refused_for_cancel(claim: Claim, run: Run) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from dataclasses import replace
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.endings import decide_ending
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
@@ -12,13 +12,11 @@ from nextfire.domain.ids import RunFolder
 from nextfire.domain.job import Job
 from nextfire.domain.message import recordable
 from nextfire.domain.misfire import too_late_to_begin
-from nextfire.domain.ports.clocks import Clock
-from nextfire.domain.ports.jobs import JobStore
-from nextfire.domain.ports.runs import RunStore
-from nextfire.domain.ports.scripts import Directive, RunFiles
-from nextfire.domain.ports.targets import AttemptResult, TargetRunner
+from nextfire.domain.ports.scripts import Directive
+from nextfire.domain.ports.targets import AttemptResult
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
@@ -26,40 +24,24 @@ from nextfire.usecases.run_log import RunLog
 from nextfire.usecases.run_supervisor import Host, RunSupervisor
 
 
+@dataclass(frozen=True, slots=True)
 class RunAttempt:
     """Makes attempts of runs that this executor has claimed."""
 
-    def __init__(
-        self,
-        *,
-        jobs: JobStore,
-        runs: RunStore,
-        files: RunFiles,
-        target: TargetRunner,
-        clock: Clock,
-        config: ExecutorConfig,
-        background: Executor,
-        outcomes: RecordOutcome,
-    ) -> None:
-        self._jobs = jobs
-        self._runs = runs
-        self._files = files
-        self._target = target
-        self._clock = clock
-        self._config = config
-        self._background = background
-        self._outcomes = outcomes
+    ports: ExecutorPorts
+    config: ExecutorConfig
+    outcomes: RecordOutcome
 
     def make(self, job: Job, run: Run, host: Host) -> Handled:
         """Make an attempt of a claimed run, and record the outcome."""
         supervisor = self._supervisor(run, host)
-        too_late = too_late_to_begin(job, run, self._clock.now())
+        too_late = too_late_to_begin(job, run, self.ports.clock.now())
         if host.given_up is not None:
             reason = host.given_up.reason
             attempted = AttemptResult.failed(reason, unavailable=True, permanent=True)
         elif too_late is not None:
             attempted = AttemptResult.failed(too_late, unavailable=True)
-        elif job.definition.target.pool == self._config.pool:
+        elif job.definition.target.pool == self.config.pool:
             attempted = self._attempt(job, run, supervisor, host)
         else:
             attempted = _without_pool(job.definition.target.pool)
@@ -67,7 +49,7 @@ class RunAttempt:
             return Handled(
                 Disposition.LEAVE, "lost the lease; nothing is recorded", run, None, True
             )
-        now, result = self._clock.now(), attempted.result
+        now, result = self.ports.clock.now(), attempted.result
         ending = None
         if attempted.verdict is not Directive.HAND_BACK:
             ending = decide_ending(job, run, result, now)
@@ -88,7 +70,7 @@ class RunAttempt:
                 stderr=log.ends("stderr", result.stderr),
             )
         return supervisor.retry(
-            lambda: self._outcomes.record(
+            lambda: self.outcomes.record(
                 job,
                 run,
                 supervisor.with_value(result, attempted.given),
@@ -100,31 +82,31 @@ class RunAttempt:
 
     def _attempt(self, job: Job, run: Run, supervisor: RunSupervisor, host: Host) -> AttemptResult:
         try:
-            informed = with_upstream(self._jobs, self._runs, job, run, supervisor)
+            informed = with_upstream(self.ports.jobs, self.ports.runs, job, run, supervisor)
         except (UndecodableError, InvalidInputError, UnavailableError) as error:
             # Deferred: its target has not started.
             reason = recordable(f"the runs of its parents cannot be read: {error}")
             return AttemptResult.failed(reason, unavailable=True)
-        return self._target.attempt(job, informed, supervisor, host.longest)
+        return self.ports.target.attempt(job, informed, supervisor, host.longest)
 
     def _supervisor(self, run: Run, host: Host) -> RunSupervisor:
-        folder = RunFolder(run.key, self._config.pool)
+        folder = RunFolder(run.key, self.config.pool)
         log = RunLog(
-            self._files,
+            self.ports.files,
             folder,
             run.fence,
-            clock=self._clock,
-            background=self._background,
-            cap=self._config.log_cap,
-            inline_cap=self._config.output_cap,
+            clock=self.ports.clock,
+            background=self.ports.background,
+            cap=self.config.log_cap,
+            inline_cap=self.config.output_cap,
         )
         return RunSupervisor(
-            self._runs,
-            self._files,
+            self.ports.runs,
+            self.ports.files,
             run,
             host,
-            clock=self._clock,
-            lease=self._config.lease,
+            clock=self.ports.clock,
+            lease=self.config.lease,
             log=log,
             folder=folder,
         )

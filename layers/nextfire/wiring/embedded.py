@@ -48,10 +48,11 @@ from nextfire.settings import (
     WatcherSettings,
 )
 from nextfire.usecases.audit import AuditJobs
+from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.wiring.api import ApiPorts
 from nextfire.wiring.calls import call_target
 from nextfire.wiring.execution import script_target
-from nextfire.wiring.executor import CHILDREN_AT_ONCE, ExecutorPorts
+from nextfire.wiring.executor import CHILDREN_AT_ONCE
 from nextfire.wiring.watcher import WatcherPorts
 
 _THREADS = 2

@@ -54,9 +54,10 @@ from nextfire.settings import (
 from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.usecases.wake_watchers import WakeNotices, WakeWatchers, WakingDue, WakingRuns
 from nextfire.wiring.calls import call_target
-from nextfire.wiring.executor import CHILDREN_AT_ONCE, ExecutorPorts
+from nextfire.wiring.executor import CHILDREN_AT_ONCE
 
 _log = logging.getLogger(__name__)
 

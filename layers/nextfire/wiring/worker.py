@@ -9,10 +9,11 @@ from nextfire.domain.ports.clocks import ServiceClock
 from nextfire.domain.ports.queues import D, Inbox, Journal
 from nextfire.domain.ports.worker import TaskDeployment, TaskProtection
 from nextfire.usecases.acknowledger import Acknowledger
+from nextfire.usecases.execute_run import ExecuteRun
 from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
 from nextfire.usecases.serve_pool import ServePool, Threads
-from nextfire.wiring.executor import ExecutorPorts, execute_run_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def build_worker(
     acknowledger = Acknowledger(
         ports.inbox, ports.threads.background, clock, notices, ports.journal
     )
-    execute_run = execute_run_of(ports.executor, config)
+    execute_run = ExecuteRun(ports.executor, config)
     return ServePool(
         ports.inbox,
         MessageBatch(execute_run, notices, done=acknowledger.put),
