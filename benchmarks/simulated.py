@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.settings import WatcherSettings
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.watch import Watch
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.telemetry import Telemetry
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watch, build_watcher
+from nextfire.wiring.watcher import WatcherConfig, build_watch, build_watcher
 from nextfire.wiring.watcher_ports import watcher_ports
 
 

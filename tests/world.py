@@ -26,6 +26,7 @@ from nextfire.domain.target import TargetKind
 from nextfire.usecases.cancel_sequence import CancelSequence
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
 from nextfire.usecases.find_run import FindRun
@@ -36,7 +37,6 @@ from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.redrive_sequence import RedriveSequence
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.skip_next import SkipNext
-from nextfire.wiring.watcher import WatcherPorts, build_dispatcher
 from tests.builders import a_definition, at, job_key
 from tests.fakes import (
     Clock,
@@ -223,8 +223,13 @@ class World:
             lanes=lanes or InlineExecutor(),
             at_once=at_once,
         )
-        return build_dispatcher(
-            ports, range(self.shards), self.shares, epoch, budget, pools=self.pools
+        return Dispatch(
+            ports,
+            shards=range(self.shards),
+            epoch=epoch,
+            shares=self.shares,
+            budget=budget,
+            pools=self.pools,
         )
 
     def remove_pool(self, pool: str) -> None:

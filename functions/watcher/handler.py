@@ -14,10 +14,11 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from nextfire.domain.removed_pools import Pools
 from nextfire.settings import WatcherSettings, function_memory
 from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.dispatch.tick import BUDGET
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.telemetry import Telemetry
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
+from nextfire.wiring.watcher import WatcherConfig, build_watcher
 from nextfire.wiring.watcher_ports import watcher_ports
 
 _CODE_MIB = 100

@@ -32,11 +32,11 @@ from nextfire.targets.http.messages import Request, Response
 from nextfire.targets.http.runner import HttpTarget
 from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.audit import AuditJobs
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.endpoint_gate import EndpointGate
 from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue, WakingRuns
-from nextfire.wiring.watcher import WatcherPorts
 from tests.builders import LEASE
 from tests.crashes.names import POOL
 from tests.crashes.process import Process

@@ -26,6 +26,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import decode_message
 from nextfire.usecases import audit
 from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.dispatch.tick import Dispatch
 from tests.builders import NOON, a_job
 from tests.fakes import InlineExecutor
@@ -77,16 +78,18 @@ def due(system: Deployment, job: Job) -> None:
 def tick(system: Deployment) -> None:
     """Poll and release once, like a new watcher."""
     dispatcher = Dispatch(
-        jobs=system.jobs,
-        due=system.due,
-        runs=system.runs,
-        queue=SqsRunQueue(
-            system.queues, queues={"default": system.queue_url}, executor=InlineExecutor()
+        WatcherPorts(
+            jobs=system.jobs,
+            due=system.due,
+            runs=system.runs,
+            queue=SqsRunQueue(
+                system.queues, queues={"default": system.queue_url}, executor=InlineExecutor()
+            ),
+            control=DynamoDbControlStore(system.database, table=system.control_table),
+            clock=SystemClock(),
+            executor=InlineExecutor(),
+            lanes=InlineExecutor(),
         ),
-        control=DynamoDbControlStore(system.database, table=system.control_table),
-        clock=SystemClock(),
-        executor=InlineExecutor(),
-        lanes=InlineExecutor(),
         shards=range(SHARDS),
         epoch=1,
         shares=Shares(),

@@ -16,7 +16,7 @@ from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.domain.instants import floor_minute, isoformat
 from nextfire.settings import WatcherSettings
 from nextfire.usecases.dispatch.gates import Shares
-from nextfire.wiring.watcher import build_dispatcher
+from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.wiring.watcher_ports import watcher_ports
 from tests.builders import a_message, a_retry, at, run_key
 from tests.integration.faulty_server import Answer, FaultyServer, Request, answer
@@ -92,7 +92,7 @@ def test_due_entries_are_read_while_records_of_skipped_occurrences_wait(
         ports.executor.submit(ports.runs.get, run_key())
     assert waits.wait(_LONG)
     try:
-        build_dispatcher(ports, [0], Shares(), 1).poll(ports.clock.now())
+        Dispatch(ports, shards=[0], epoch=1, shares=Shares()).poll(ports.clock.now())
         assert reads.wait(_LONG / 2)
     finally:
         throttled.set()

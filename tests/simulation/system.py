@@ -22,13 +22,14 @@ from nextfire.testing.kernel import SECOND, Actor, Kernel, current
 from nextfire.testing.memory.executors import InlineExecutor
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_report import AuditReport
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.serve_pool import BUSY_POLL, StopWaiting, Threads
 from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue, WakingRuns
 from nextfire.wiring.executor import build_executor
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
+from nextfire.wiring.watcher import WatcherConfig, build_watcher
 from nextfire.wiring.worker import WorkerPorts, build_worker
 from tests.fakes import MemoryJournal, Stores
 from tests.simulation.callbacks import CallTarget, Endpoints, Receiver

@@ -26,10 +26,13 @@ from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.serve_pool import StopWaiting, Threads
-from nextfire.wiring.executor import ExecutorPorts  # type: ignore[attr-defined] # the earlier one
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
+from nextfire.wiring import executor as wiring_executor
+from nextfire.wiring import watcher as wiring_watcher
 from nextfire.wiring.worker import WorkerPorts, build_worker
 
+# The modules in which both versions have them.
+ExecutorPorts: Any = vars(wiring_executor)["ExecutorPorts"]
+WatcherPorts: Any = vars(wiring_watcher)["WatcherPorts"]
 START = datetime(2026, 5, 24, 11, 59, 50, tzinfo=UTC)
 POOL = "default"
 LEASE = timedelta(seconds=12)
@@ -63,8 +66,8 @@ def watcher(process: Simulated) -> None:
         executor=process.actor,
         lanes=process.actor,
     )
-    config = WatcherConfig(0, process.actor.name, [0], Shares())
-    life, task = build_watcher(ports, config, process.notices), current()
+    config = wiring_watcher.WatcherConfig(0, process.actor.name, [0], Shares())
+    life, task = wiring_watcher.build_watcher(ports, config, process.notices), current()
     process.actor.on_stop = lambda: process.kernel.interrupt(task, SystemExit())
     try:
         while True:

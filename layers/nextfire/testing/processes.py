@@ -32,10 +32,11 @@ from nextfire.testing.memory.runs import MemoryRunStore
 from nextfire.testing.memory.stores import Stores
 from nextfire.testing.scripts import KitRunner, Scripts
 from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.wiring.executor import build_executor
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
+from nextfire.wiring.watcher import WatcherConfig, build_watcher
 
 LEASE = timedelta(seconds=60)
 """As the default of `ExecutorSettings`."""

@@ -48,12 +48,12 @@ from nextfire.settings import (
     WatcherSettings,
 )
 from nextfire.usecases.audit import AuditJobs
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.executor_ports import ExecutorPorts
 from nextfire.wiring.api import ApiPorts
 from nextfire.wiring.calls import call_target
 from nextfire.wiring.execution import script_target
 from nextfire.wiring.executor import CHILDREN_AT_ONCE
-from nextfire.wiring.watcher import WatcherPorts
 
 _THREADS = 2
 """SQLite writes one transaction at a time, so more threads would only wait."""

@@ -11,7 +11,7 @@ from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.settings import EmbeddedSettings, WatcherSettings
-from nextfire.wiring.watcher import WatcherPorts
+from nextfire.usecases.dispatch.ports import WatcherPorts
 
 _THREADS = 16
 _BATCHES = 16

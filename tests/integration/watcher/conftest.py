@@ -23,6 +23,7 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports.control import Lease
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.find_unsent import FindUnsent
@@ -66,20 +67,22 @@ class Stand:
 
         def dispatcher(lease: Lease) -> Dispatch:
             return Dispatch(
-                jobs=DynamoDbJobStore(database, table=system.jobs_table),
-                due=DynamoDbDueStore(
-                    database, table=system.due_table, shards=SHARDS, executor=InlineExecutor()
+                WatcherPorts(
+                    jobs=DynamoDbJobStore(database, table=system.jobs_table),
+                    due=DynamoDbDueStore(
+                        database, table=system.due_table, shards=SHARDS, executor=InlineExecutor()
+                    ),
+                    runs=DynamoDbRunStore(
+                        database, table=system.runs_table, due_table=system.due_table, shards=SHARDS
+                    ),
+                    queue=SqsRunQueue(
+                        queues, queues={"default": system.queue_url}, executor=InlineExecutor()
+                    ),
+                    control=control,
+                    clock=self.clock,
+                    executor=InlineExecutor(),
+                    lanes=InlineExecutor(),
                 ),
-                runs=DynamoDbRunStore(
-                    database, table=system.runs_table, due_table=system.due_table, shards=SHARDS
-                ),
-                queue=SqsRunQueue(
-                    queues, queues={"default": system.queue_url}, executor=InlineExecutor()
-                ),
-                control=control,
-                clock=self.clock,
-                executor=InlineExecutor(),
-                lanes=InlineExecutor(),
                 shards=range(SHARDS),
                 epoch=lease.epoch,
                 shares=Shares(backlogs={"default": 1_000}),

@@ -13,9 +13,10 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import run_id
 from nextfire.domain.ports.control import ControlStore, Lease
 from nextfire.domain.ports.due import DueStore
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.wake_watchers import WakeWatchers
 from nextfire.usecases.watcher_life import WatcherLife
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
+from nextfire.wiring.watcher import WatcherConfig, build_watcher
 from tests.builders import NOON, job_key
 from tests.fakes import InlineExecutor, MemoryNotices
 from tests.world import World

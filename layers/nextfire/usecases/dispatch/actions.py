@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from datetime import datetime, timedelta
 from zlib import crc32
 
@@ -14,16 +13,12 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports.clocks import Clock
-from nextfire.domain.ports.due import DueStore
-from nextfire.domain.ports.jobs import JobStore
-from nextfire.domain.ports.queues import RunQueue
-from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.zone_moves import Move
 from nextfire.usecases.continue_backfill import ContinueBackfill
 from nextfire.usecases.cover_missed import CoverResult, cover_missed
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
 from nextfire.usecases.dispatch.waiting import Postponer, WaitReason
 
@@ -36,22 +31,17 @@ Followed = tuple[DecidedEntry, FireEntry | None]
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """Carries out decisions. Single calls run concurrently on `executor`."""
+    """Carries out decisions. Single calls run concurrently."""
 
-    jobs: JobStore
-    runs: RunStore
-    due: DueStore
-    queue: RunQueue
+    ports: WatcherPorts
     backfill: ContinueBackfill
-    clock: Clock
-    executor: Executor
     waiting: Postponer
     quotas: TenantQuotas
 
     def send(self, going: Sequence[DecidedEntry]) -> set[int]:
         """Send the runs of *going*. Returns the indexes of those that the queue accepted."""
         messages = [(d.pool, self._message(d)) for d in map(_sent, going)]
-        return self.queue.send(messages) if messages else set()
+        return self.ports.queue.send(messages) if messages else set()
 
     def _message(self, decision: Fire | Resend) -> RunMessage:
         key = decision.run
@@ -60,7 +50,7 @@ class Actions:
             job_id=key.job.job_id,
             run_id=key.run_id,
             dispatch=decision.dispatch,
-            dispatched_at=self.clock.now(),
+            dispatched_at=self.ports.clock.now(),
             exclusive=decision.exclusive,
             reason=decision.reason,
             missed=decision.missed if isinstance(decision, Fire) else (),
@@ -77,7 +67,7 @@ class Actions:
         Entries of one job are covered one after another, the earliest first. The work is bounded in
         time to protect the lease; entries that are left are postponed.
         """
-        until = self.clock.now() + _COVER_FOR
+        until = self.ports.clock.now() + _COVER_FOR
         by_job: dict[JobKey, list[DecidedEntry]] = {}
         for due in sorted(missed, key=lambda each: each.entry.sort_key):
             by_job.setdefault(due.entry.job, []).append(due)
@@ -85,7 +75,8 @@ class Actions:
         again: list[StoredEntry] = []
         undecided: list[StoredEntry] = []
         covering = [
-            self.executor.submit(self._cover, of_job, until, now) for of_job in by_job.values()
+            self.ports.executor.submit(self._cover, of_job, until, now)
+            for of_job in by_job.values()
         ]
         for due, covered in (each for of_job in covering for each in of_job.result()):
             if isinstance(covered, CoverResult):
@@ -112,14 +103,14 @@ class Actions:
             if (
                 not isinstance(entry, FireEntry)
                 or not isinstance(decision, Cover)
-                or self.clock.now() > until
+                or self.ports.clock.now() > until
             ):
                 done.append((due, None))
                 continue
             try:
-                covered = cover_missed(self.runs, entry, decision, now)
+                covered = cover_missed(self.ports.runs, entry, decision, now)
                 if decision.owned_until is None and covered.successor is None:
-                    self.jobs.complete(decision.owner, now)
+                    self.ports.jobs.complete(decision.owner, now)
             except Exception as error:  # noqa: BLE001 — the caller handles each kind
                 done.append((due, error))
             else:
@@ -151,19 +142,19 @@ class Actions:
     def _move(self, decision: Move, now: datetime, report: TickReport) -> bool:
         skipped = Run.skipped(decision.run, decision.reason, cut(now))
         if decision.to is None:
-            stored = self.runs.skip(skipped)
+            stored = self.ports.runs.skip(skipped)
         else:
             # In one transaction: between the two, a watcher with the earlier release would find the
             # old entry, store its successor by the earlier rules and delete it.
-            stored = self.runs.request(skipped, decision.to, self.clock.now()).run
+            stored = self.ports.runs.request(skipped, decision.to, self.ports.clock.now()).run
         is_new = stored == skipped
         has_not_run = stored.state is RunState.SKIPPED and not stored.skip_requested
         entry = decision.to if has_not_run else decision.following
         if entry is not None:
-            if not is_new and not self.due.put([entry], self.clock.now()):
+            if not is_new and not self.ports.due.put([entry], self.ports.clock.now()):
                 return False
         elif decision.is_current:
-            self.jobs.complete(decision.owner, now)
+            self.ports.jobs.complete(decision.owner, now)
         report.skipped += [skipped] if is_new else []
         report.notes.append(f"{decision.run.execution_id}: {decision.reason}")
         return True
@@ -177,8 +168,8 @@ class Actions:
         whose stop failed.
         """
         ending = {
-            due.stored.slot: self.executor.submit(
-                self.runs.stop, due.ends[0], reason=due.ends[1], now=now
+            due.stored.slot: self.ports.executor.submit(
+                self.ports.runs.stop, due.ends[0], reason=due.ends[1], now=now
             )
             for due in sent
             if due.ends is not None
@@ -197,7 +188,7 @@ class Actions:
         and store each job's first FIRE entry. Returns the slots of entries that are done.
         """
         going = [
-            (due, self.executor.submit(self._resume, due, decision))
+            (due, self.ports.executor.submit(self._resume, due, decision))
             for due in ended
             if isinstance(decision := due.decision, Resume)
         ]
@@ -225,7 +216,7 @@ class Actions:
     def _resume(self, due: DecidedEntry, decision: Resume) -> bool:
         job, first = decision.job.resumption(due.entry.at)
         counts = int(job.counted) - int(decision.job.counted)
-        return self.jobs.update(job, first, self.clock.now(), counts=counts)
+        return self.ports.jobs.update(job, first, self.ports.clock.now(), counts=counts)
 
     def continue_backfills(
         self, backfills: Sequence[DecidedEntry], report: TickReport
@@ -233,7 +224,7 @@ class Actions:
         """Continue backfills concurrently, for a bounded time so that other entries are not
         delayed. Returns the slots of entries that are done.
         """
-        begun_at = self.clock.now()
+        begun_at = self.ports.clock.now()
         until = begun_at + _BACKFILL_FOR
 
         def turn(due: DecidedEntry) -> int:
@@ -241,7 +232,7 @@ class Actions:
             return crc32(f"{begun_at} {due.stored.slot.sort_key}".encode())
 
         going = [
-            (due.stored, self.executor.submit(self.backfill.step, d.entry, d.job, until))
+            (due.stored, self.ports.executor.submit(self.backfill.step, d.entry, d.job, until))
             for due in sorted(backfills, key=turn)
             if isinstance(d := due.decision, ContinueDecision)
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
@@ -17,12 +17,6 @@ from nextfire.domain.due_decisions import (
     Resume,
 )
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ports.clocks import Clock
-from nextfire.domain.ports.control import ControlStore
-from nextfire.domain.ports.due import DueStore
-from nextfire.domain.ports.jobs import JobStore
-from nextfire.domain.ports.queues import RunQueue
-from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.removed_pools import Pools
 from nextfire.domain.zone_moves import Move
 from nextfire.usecases.continue_backfill import ContinueBackfill
@@ -38,6 +32,7 @@ from nextfire.usecases.dispatch.gates import (
 )
 from nextfire.usecases.dispatch.holding import HeldEntries
 from nextfire.usecases.dispatch.parked import ParkedEntries
+from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.dispatch.quarantine import Quarantine
 from nextfire.usecases.dispatch.reader import LOOK_AHEAD, BucketReader, Found
 from nextfire.usecases.dispatch.report import Behind, DecidedEntry, Dispatched, TickReport
@@ -64,10 +59,6 @@ class Dispatch:
     watcher that dies loses nothing: its successor reads the same entries.
 
     Args:
-        executor: Runs single calls concurrently.
-        readers: Reads buckets concurrently; None: `executor`. With an executor of their own, reads
-            do not wait for calls that are slow, for example records on a throttled table.
-        lanes: Runs up to `at_once` batches concurrently; the calls of a batch are sequential.
         budget: Maximum number of entries in memory.
         pools: The pools that exist.
         nothing_parked: No entry was parked when this watcher took its lease.
@@ -75,39 +66,26 @@ class Dispatch:
 
     def __init__(
         self,
+        ports: WatcherPorts,
         *,
-        jobs: JobStore,
-        due: DueStore,
-        runs: RunStore,
-        queue: RunQueue,
-        control: ControlStore,
-        clock: Clock,
-        executor: Executor,
-        readers: Executor | None = None,
-        lanes: Executor,
         shards: Collection[int],
         epoch: int,
         shares: Shares,
-        at_once: int = 1,
         budget: int = BUDGET,
         pools: Pools = ALL_POOLS,
         nothing_parked: bool = False,
     ) -> None:
         self._shards = shards
-        self._jobs = jobs
-        self._due = due
-        self._clock = clock
-        self._executor = executor
-        self._lanes = lanes
-        self._at_once = at_once
+        jobs, due, executor, clock = ports.jobs, ports.due, ports.executor, ports.clock
+        self._ports = ports
         self._last_begun_at = datetime.min.replace(tzinfo=UTC)
-        self._current_lanes = at_once
+        self._current_lanes = ports.at_once
         self._in_flight: dict[Future[TickReport], tuple[list[StoredEntry], datetime]] = {}
         self._report = TickReport()
         self._error: UnavailableError | None = None
         self._holding = holding = HeldEntries(shares.weights, budget)
         self._parked = parked = ParkedEntries(due, none=nothing_parked)
-        self._deletions = deletions = Deletions(due, holding, clock, lanes)
+        self._deletions = deletions = Deletions(due, holding, clock, ports.lanes)
         self._waiting = waiting = Postponer(due, holding, parked, deletions, clock, shares.quotas)
         self._quarantine = Quarantine(jobs, due)
         self._set_aside_until: datetime | None = None
@@ -115,21 +93,19 @@ class Dispatch:
         self._deciding = Decider(jobs, executor, holding, waiting, pools)
         self._reader = BucketReader(
             due,
-            control,
+            ports.control,
             clock,
-            readers or executor,
+            ports.readers or executor,
             shards=shards,
             epoch=epoch,
             room=lambda: (holding.room, holding.room_for_late),
             parked=parked,
         )
-        self._room: Gate = QueueRoomGate(queue, shares.backlogs, waiting)
-        self._turns = OverlapGate(runs, executor, waiting)
-        self._rates = TenantQuotaGate(control, shares.quotas, executor, waiting)
-        backfill = ContinueBackfill(jobs, runs, due, queue, clock)
-        self._actions = Actions(
-            jobs, runs, due, queue, backfill, clock, executor, waiting, shares.quotas
-        )
+        self._room: Gate = QueueRoomGate(ports.queue, shares.backlogs, waiting)
+        self._turns = OverlapGate(ports.runs, executor, waiting)
+        self._rates = TenantQuotaGate(ports.control, shares.quotas, executor, waiting)
+        backfill = ContinueBackfill(jobs, ports.runs, due, ports.queue, clock)
+        self._actions = Actions(ports, backfill, waiting, shares.quotas)
 
     @property
     def backlog(self) -> int:
@@ -178,7 +154,7 @@ class Dispatch:
             elif stored.slot.minute <= now + LOOK_AHEAD:
                 broken.append(stored)
         for entry in broken:
-            began_at = self._clock.now()
+            began_at = self._ports.clock.now()
             self._set_aside_until = self._set_aside_until or began_at + _SET_ASIDE_FOR
             if began_at > self._set_aside_until:
                 break  # the next poll reads the others again
@@ -206,7 +182,7 @@ class Dispatch:
                 break
             begun += 1
             self._last_begun_at = now
-            self._in_flight[self._lanes.submit(self._carry_out, batch, now)] = batch, now
+            self._in_flight[self._ports.lanes.submit(self._carry_out, batch, now)] = batch, now
         next_at = self._holding.next_at
         if not begun and self._in_flight and next_at is not None and next_at <= now:
             with suppress(Exception):  # reported below; the oldest is likely to end next
@@ -234,7 +210,7 @@ class Dispatch:
         for flight in [each for each in self._in_flight if each.done()]:
             batch, begun_at = self._in_flight.pop(flight)
             self._holding.done(batch)
-            self._adapt(self._clock.now() - begun_at)
+            self._adapt(self._ports.clock.now() - begun_at)
             try:
                 self._report += flight.result()
             except UnavailableError as error:
@@ -254,9 +230,11 @@ class Dispatch:
         throttled partition: more of them would only delay each other and the reads.
         """
         if took > _SLOW:
-            self._current_lanes = max(self._current_lanes // 2, min(_LANES_AT_LEAST, self._at_once))
+            self._current_lanes = max(
+                self._current_lanes // 2, min(_LANES_AT_LEAST, self._ports.at_once)
+            )
         elif took < _SLOW / 2:
-            self._current_lanes = min(self._current_lanes + 1, self._at_once)
+            self._current_lanes = min(self._current_lanes + 1, self._ports.at_once)
 
     def _carry_out(self, batch: list[StoredEntry], now: datetime) -> TickReport:
         """Decide, admit, send, store successors, delete: in this order for each entry."""
@@ -287,7 +265,7 @@ class Dispatch:
     def _send(self, going: list[DecidedEntry], report: TickReport) -> list[Followed]:
         """Send the runs. Returns those that the queue accepted, with their successors."""
         sent = self._actions.send(going)
-        done_at = self._clock.now()
+        done_at = self._ports.clock.now()
         followed: list[Followed] = []
         unsent: list[StoredEntry] = []
         without_pool: list[StoredEntry] = []
@@ -329,7 +307,7 @@ class Dispatch:
         unended = self._actions.end_replaced([due for due, _ in followed], now, report)
         marked = [(due, due.marked(successor, now)) for due, successor in followed]
         successors = [successor for _, successor in marked if successor is not None]
-        in_store = self._due.put(successors, self._clock.now()) if successors else set()
+        in_store = self._ports.due.put(successors, self._ports.clock.now()) if successors else set()
         gone: list[Slot] = []
         waiting: list[StoredEntry] = []
         for due, successor in marked:
