@@ -24,11 +24,10 @@ from nextfire.adapters.aws.errors import (
     translated,
 )
 from nextfire.adapters.aws.lazily import LazyClient
+from nextfire.adapters.aws.lean.client import SQS_HEADERS, LeanClient
 from nextfire.adapters.aws.lean.credentials import BotocoreCredentials
-from nextfire.adapters.aws.lean.dynamodb import LeanDynamoDb
 from nextfire.adapters.aws.lean.environment import configured_region
 from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
-from nextfire.adapters.aws.lean.sqs import HEADERS, LeanSqs
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.domain.errors import UnavailableError
 
@@ -66,7 +65,7 @@ def _dynamodb(patience: ClientTimeouts) -> DynamoDBClient:
     if not _lean():
         return cast("DynamoDBClient", _of_boto3("dynamodb", patience))
     client = JsonClient("dynamodb", "DynamoDB_20120810", patience)
-    return cast("DynamoDBClient", LeanDynamoDb(client))
+    return cast("DynamoDBClient", LeanClient(client))
 
 
 def sqs(*, long_poll: bool = False) -> SQSClient:
@@ -74,8 +73,8 @@ def sqs(*, long_poll: bool = False) -> SQSClient:
     patience = _LONG_POLL if long_poll else _USUAL
     if not _lean():
         return cast("SQSClient", _of_boto3("sqs", patience))
-    client = JsonClient("sqs", "AmazonSQS", patience, headers=HEADERS)
-    return cast("SQSClient", LeanSqs(client))
+    client = JsonClient("sqs", "AmazonSQS", patience, headers=SQS_HEADERS)
+    return cast("SQSClient", LeanClient(client))
 
 
 def s3() -> S3Client:
