@@ -1,4 +1,4 @@
-"""Reads items by key in batches."""
+"""Reads items by key."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
+
+
+def read_one(
+    client: DynamoDBClient, table: str, key: Item, what: str, *, consistent: bool = True
+) -> Item | None:
+    """Read the item with *key* from *table*. *what*: name of the operation, for errors.
+
+    Raises:
+        UnavailableError: The request failed.
+    """
+    with translated(what):
+        answer = client.get_item(TableName=table, Key=key, ConsistentRead=consistent)
+    return answer.get("Item")
 
 
 def read_batches(

@@ -13,9 +13,9 @@ from nextfire.dataclass import dataclass, field
 from nextfire.domain.audit_pass import Audit
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, isoformat, to_ms
-from nextfire.domain.ports.control import CLOCK_AHEAD, Lease, Takeover
+from nextfire.domain.ports.control import CLOCK_AHEAD, MIN_INSTANT, Lease, Takeover
 
-MIN_INSTANT, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+_END = datetime(2100, 1, 1, tzinfo=UTC)
 LAST_EPOCH = to_ms(_END)
 """Upper bound of epochs. No watcher writes a higher number."""
 

@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import conditional, translated
-from nextfire.adapters.dynamodb.batch_reads import read_all
+from nextfire.adapters.aws.errors import conditional
+from nextfire.adapters.dynamodb.batch_reads import read_all, read_one
 from nextfire.adapters.dynamodb.control_items import (
     AUDIT,
     CURSOR,
     LAST_EPOCH,
     LEASE,
-    MIN_INSTANT,
     TAKEN,
     BrokenAudit,
     BrokenLease,
@@ -30,12 +29,12 @@ from nextfire.adapters.dynamodb.control_items import (
     encode_lease,
     encode_taken,
 )
-from nextfire.adapters.dynamodb.fields import Field, names
+from nextfire.adapters.dynamodb.fields import Field, unchanged
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.domain.audit_pass import Audit
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import isoformat
-from nextfire.domain.ports.control import CLOCK_AHEAD, CURSOR_AHEAD, CURSOR_SET_BACK, Lease
+from nextfire.domain.ports.control import CLOCK_AHEAD, Lease, cursors_to_set
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -56,11 +55,9 @@ class DynamoDbControlStore:
         self._table = table
 
     def lease(self, group: int, *, consistent: bool = False) -> Lease | None:
-        with translated("read lease"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=_lease_key(group), ConsistentRead=consistent
-            )
-        return decode_lease(answer["Item"]) if "Item" in answer else None
+        key = _lease_key(group)
+        item = read_one(self._client, self._table, key, "read lease", consistent=consistent)
+        return None if item is None else decode_lease(item)
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
         request: dict[str, Any] = {
@@ -81,30 +78,12 @@ class DynamoDbControlStore:
         return write.made or (bool(write.found) and decode_lease(write.found) == to)
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
-        """Set missing cursors of the shards below *shards* to *minute*.
-
-        A cursor is broken if it does not decode, or if it is `CURSOR_AHEAD` of *minute* (then new
-        entries would never be read). A broken cursor is set to one day before *minute*, or to
-        one day before the earliest of the other cursors if that is earlier. The lost value is
-        unknown, and everything after it must be read again. Cursors stay within minutes of each
-        other, so the other cursors show a long outage; the day covers the loss of all cursors at
-        once. A value that is too early costs reads of empty buckets, 60 per poll in addition to the
-        current ones; a value that is too late would lose runs.
-        """
         items = self._read_cursors(range(shards))
         decoded = {shard: decode_cursor(item) for shard, item in items.items()}
-        sound = {
-            shard: cursor
-            for shard, cursor in decoded.items()
-            if cursor is not None and cursor <= minute + CURSOR_AHEAD
-        }
-        back = max(min([minute, *sound.values()]) - CURSOR_SET_BACK, MIN_INSTANT)
-        for shard in set(range(shards)) - sound.keys():
-            if shard in items:
-                self._set_cursor(shard, back, 0, _unchanged(items[shard], CURSOR))
-            else:
-                absent = {"ConditionExpression": "attribute_not_exists(id)"}
-                self._set_cursor(shard, minute, 0, absent)
+        for shard, cursor in cursors_to_set(decoded, shards, minute).items():
+            absent = {"ConditionExpression": "attribute_not_exists(id)"}
+            same = _unchanged(items[shard], CURSOR) if shard in items else absent
+            self._set_cursor(shard, cursor, 0, same)
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
         decoded = {shard: decode_cursor(i) for shard, i in self._read_cursors(shards).items()}
@@ -142,13 +121,8 @@ class DynamoDbControlStore:
         )
 
     def taken_runs(self, tenant: str, minute: datetime) -> int:
-        with translated("read taken runs"):
-            answer = self._client.get_item(
-                TableName=self._table,
-                Key=_taken_key(tenant),
-                ConsistentRead=True,
-            )
-        return decode_taken(answer.get("Item", {}), minute) or 0
+        item = read_one(self._client, self._table, _taken_key(tenant), "read taken runs")
+        return decode_taken(item or {}, minute) or 0
 
     def _add_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
         """Add *granted* to the count if it fits. Returns None, or the item that fails the
@@ -195,9 +169,8 @@ class DynamoDbControlStore:
 
     def audit(self, part: int | None = None) -> Audit | None:
         key = encode_id(audit_id(part))
-        with translated("read audit"):
-            answer = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True)
-        return decode_audit(answer["Item"]) if "Item" in answer else None
+        item = read_one(self._client, self._table, key, "read audit")
+        return None if item is None else decode_audit(item)
 
     def replace_audit(self, was: Audit | None, to: Audit, part: int | None = None) -> bool:
         request: dict[str, Any] = {
@@ -249,16 +222,4 @@ def _unchanged(item: Item, fields: Iterable[Field[Any]]) -> dict[str, Any]:
     A valid item differs from a broken one in at least one of the fields, so it is not overwritten.
     If several watchers see the same broken item, only the first one repairs it.
     """
-    all_names = names(fields)
-    present = [name for name in all_names if name in item]
-    tests = [
-        f"#{name} = :{name}" if name in present else f"attribute_not_exists(#{name})"
-        for name in all_names
-    ]
-    request: dict[str, Any] = {
-        "ConditionExpression": " AND ".join(["attribute_exists(id)", *tests]),
-        "ExpressionAttributeNames": {f"#{name}": name for name in all_names},
-    }
-    if present:
-        request["ExpressionAttributeValues"] = {f":{name}": item[name] for name in present}
-    return request
+    return unchanged(fields, item, "attribute_exists(id)")

@@ -19,7 +19,7 @@ from nextfire.adapters.dynamodb.due_items import (
     encode_entry,
     encode_key,
 )
-from nextfire.adapters.dynamodb.fields import names
+from nextfire.adapters.dynamodb.fields import unchanged
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.ids import content_id
@@ -142,20 +142,9 @@ class DynamoDbDueStore:
     def _delete_unchanged(self, entry: BrokenEntry) -> None:
         """Delete *entry* unless its slot has changed: a valid entry may have the same key."""
         raw = entry.raw if isinstance(entry.raw, Mapping) else {}
-        fields = names(ENTRY)
-        equal = " AND ".join(
-            f"#{name} = :{name}" if name in raw else f"attribute_not_exists(#{name})"
-            for name in fields
-        )
-        values = {f":{name}": raw[name] for name in fields if name in raw}
-        request: dict[str, Any] = {"ExpressionAttributeValues": values} if values else {}
         with conditional("delete broken entry"):
             self._client.delete_item(
-                TableName=self._table,
-                Key=encode_key(entry.slot),
-                ConditionExpression=equal,
-                ExpressionAttributeNames={f"#{name}": name for name in fields},
-                **request,
+                TableName=self._table, Key=encode_key(entry.slot), **unchanged(ENTRY, raw)
             )
 
     def _write(self, requests: Mapping[Slot, Any], single: Any) -> list[Slot]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import conditional, translated
+from nextfire.adapters.dynamodb.batch_reads import read_one
 from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.endpoint_items import (
     decode_endpoint,
@@ -31,21 +32,16 @@ class DynamoDbEndpointStore:
         self._table = table
 
     def get(self, key: EndpointKey, *, consistent: bool = False) -> Endpoint | None:
-        with translated("get endpoint"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=encode_key(key), ConsistentRead=consistent
-            )
-        return decode_endpoint(answer["Item"]) if "Item" in answer else None
+        name = encode_key(key)
+        item = read_one(self._client, self._table, name, "get endpoint", consistent=consistent)
+        return None if item is None else decode_endpoint(item)
 
     def replace(self, was: Endpoint, to: Endpoint) -> bool:
         return self._replace("replace endpoint", was.version, encode_endpoint(to))
 
     def flow(self, key: EndpointKey) -> CallFlow | None:
-        with translated("get flow of calls"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=encode_flow_key(key), ConsistentRead=True
-            )
-        return decode_flow(key, answer["Item"]) if "Item" in answer else None
+        item = read_one(self._client, self._table, encode_flow_key(key), "get flow of calls")
+        return None if item is None else decode_flow(key, item)
 
     def replace_flow(self, was: CallFlow, to: CallFlow) -> bool:
         return self._replace("replace flow of calls", was.version, encode_flow(to))

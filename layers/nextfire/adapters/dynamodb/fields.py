@@ -90,6 +90,27 @@ def projection(fields: Iterable[Field[Any]]) -> dict[str, Any]:
     }
 
 
+def unchanged(
+    fields: Iterable[Field[Any]], item: Mapping[str, Any], *conditions: str
+) -> dict[str, Any]:
+    """The parameters of a write that is made only if *fields* of the stored item are still those of
+    *item*, and *conditions* hold.
+    """
+    all_names = names(fields)
+    present = [name for name in all_names if name in item]
+    tests = (
+        f"#{name} = :{name}" if name in present else f"attribute_not_exists(#{name})"
+        for name in all_names
+    )
+    request: dict[str, Any] = {
+        "ConditionExpression": " AND ".join([*conditions, *tests]),
+        "ExpressionAttributeNames": {f"#{name}": name for name in all_names},
+    }
+    if present:
+        request["ExpressionAttributeValues"] = {f":{name}": item[name] for name in present}
+    return request
+
+
 def encoder(fields: Iterable[Field[T]]) -> Callable[[T], Item]:
     """Return the function that encodes *fields* of a value as an item."""
     plan = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import transact, transact_all
 from nextfire.adapters.aws.errors import TransactionConflictError, conditional, translated
-from nextfire.adapters.dynamodb.batch_reads import read_batches, throttled
+from nextfire.adapters.dynamodb.batch_reads import read_batches, read_one, throttled
 from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.items import Item, to_item
@@ -109,11 +109,7 @@ class DynamoDbJobStore:
         return refused is None or refused == put["Item"]
 
     def get(self, key: JobKey) -> Job | None:
-        with translated("get job"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=encode_key(key), ConsistentRead=True
-            )
-        item = answer.get("Item")
+        item = read_one(self._client, self._table, encode_key(key), "get job")
         return decode_job(item) if item else None
 
     def get_many(
@@ -226,11 +222,7 @@ class DynamoDbJobStore:
         return write.made
 
     def counted(self, tenant: str) -> int:
-        with translated("read count"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=_count_key(tenant), ConsistentRead=True
-            )
-        item = answer.get("Item", {})
+        item = read_one(self._client, self._table, _count_key(tenant), "read count") or {}
         try:
             return int(item["jobs"]["N"]) if "jobs" in item else 0
         except (LookupError, ValueError) as error:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import conditional, translated
+from nextfire.adapters.dynamodb.batch_reads import read_one
 from nextfire.adapters.dynamodb.fields import INTEGER, TEXT
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.run_items import MARKS, expiry, partition
@@ -40,11 +41,8 @@ class DynamoDbJoinStore:
     def read(self, run: RunKey, groups: Collection[int]) -> Collection[str]:
         found: list[str] = []
         for group in groups:
-            with translated("read join"):
-                answer = self._client.get_item(
-                    TableName=self._table, Key=_key(run, group), ConsistentRead=True
-                )
-            found += _marks(answer.get("Item", {}))
+            item = read_one(self._client, self._table, _key(run, group), "read join")
+            found += _marks(item or {})
         return found
 
     def begin_sequence(self, first: RunKey, most: int, now: datetime) -> bool:
@@ -65,11 +63,8 @@ class DynamoDbJoinStore:
         return write.made
 
     def begun_sequences(self, job: JobKey) -> Collection[str]:
-        with translated("read sequences"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=_sequences(job), ConsistentRead=True
-            )
-        return _marks(answer.get("Item", {}))
+        item = read_one(self._client, self._table, _sequences(job), "read sequences")
+        return _marks(item or {})
 
     def end_sequences(self, job: JobKey, first: Collection[str]) -> None:
         with translated("end sequences"):

@@ -7,6 +7,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import conditional, translated
+from nextfire.adapters.dynamodb.batch_reads import read_one
 from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.key_items import (
@@ -45,11 +46,8 @@ class DynamoDbKeyStore:
         return write.made or write.found == item
 
     def get(self, tenant: str, key_id: str) -> ApiKey | None:
-        with translated("get key"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=encode_key(tenant, key_id), ConsistentRead=True
-            )
-        return decode_api_key(answer["Item"]) if "Item" in answer else None
+        item = read_one(self._client, self._table, encode_key(tenant, key_id), "get key")
+        return None if item is None else decode_api_key(item)
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
         request: dict[str, Any] = {

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks
 from nextfire.adapters.aws.errors import conditional, translated
-from nextfire.adapters.dynamodb.batch_reads import throttled
+from nextfire.adapters.dynamodb.batch_reads import read_one, throttled
 from nextfire.adapters.dynamodb.batch_retries import WRITE_LIMIT, retried
+from nextfire.adapters.dynamodb.fields import unchanged
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.overview_items import (
     HEAD,
@@ -89,28 +90,21 @@ class DynamoDbSegmentStore:
                 request["Limit"] *= 4
 
     def head(self, tenant: str) -> Head | BrokenHead | None:
-        with translated("read the overview"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=_head_key(tenant), ConsistentRead=True
-            )
-        if "Item" not in answer:
+        item = read_one(self._client, self._table, _head_key(tenant), "read the overview")
+        if item is None:
             return None
         try:
-            return decode_head(answer["Item"])
+            return decode_head(item)
         except UndecodableError as error:
-            return BrokenHead(answer["Item"], str(error))
+            return BrokenHead(item, str(error))
 
     def snapshot(self, tenant: str, head: Head) -> Sequence[Step] | None:
         steps: list[Step] = []
         for number in range(head.parts):
-            with translated("read the overview"):
-                answer = self._client.get_item(
-                    TableName=self._table,
-                    Key=snapshot_key(tenant, head.snapshot, number),
-                    ConsistentRead=True,
-                )
+            key = snapshot_key(tenant, head.snapshot, number)
+            item = read_one(self._client, self._table, key, "read the overview")
             try:
-                steps += unpack(answer["Item"]["steps"]["B"])
+                steps += unpack((item or {})["steps"]["B"])
             except (LookupError, UndecodableError):
                 return None
         return steps
@@ -177,16 +171,7 @@ def _is_stored(head: Head | BrokenHead | None) -> dict[str, Any]:
             "ExpressionAttributeNames": {"#snapshot": "snapshot"},
             "ExpressionAttributeValues": to_item({":was": head.snapshot}),
         }
-    names = [field.name for field in OVERVIEW_TABLE]
-    present = [name for name in names if name in head.stored]
-    return {
-        "ConditionExpression": " AND ".join(
-            f"#{name} = :{name}" if name in present else f"attribute_not_exists(#{name})"
-            for name in names
-        ),
-        "ExpressionAttributeNames": {f"#{name}": name for name in names},
-        "ExpressionAttributeValues": {f":{name}": head.stored[name] for name in present},
-    }
+    return unchanged(OVERVIEW_TABLE, head.stored)
 
 
 def _head_key(tenant: str) -> Item:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import translated
-from nextfire.adapters.dynamodb.batch_reads import read_all
+from nextfire.adapters.dynamodb.batch_reads import read_all, read_one
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.pages import answered, decode_all
@@ -91,11 +91,8 @@ class RunReads:
         return self._get(key, consistent=False)
 
     def _get(self, key: RunKey, *, consistent: bool) -> Run | None:
-        with translated("get run"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=encode_key(key), ConsistentRead=consistent
-            )
-        item = answer.get("Item")
+        name = encode_key(key)
+        item = read_one(self._client, self._table, name, "get run", consistent=consistent)
         return decode_run(item) if item else None
 
     def between(
@@ -121,15 +118,7 @@ class RunReads:
         while True:
             with translated("read runs"):
                 answer = self._client.query(**request)
-            for item in answer["Items"]:
-                try:
-                    yield decode_run(item)
-                except UndecodableError:
-                    run_id = item["run_id"]["S"]
-                    if not lenient:
-                        raise
-                    if RUN_ID.fullmatch(run_id):
-                        yield Run(RunKey(job, run_id), RunState.DEAD)
+            yield from decode_runs(answer["Items"], job, lenient=lenient)
             if "LastEvaluatedKey" not in answer:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
@@ -177,6 +166,19 @@ class RunReads:
         with translated("list runs"):
             answer = self._client.query(**request)
         return answered(answer, decode_run, "run_id")
+
+
+def decode_runs(items: Iterable[Item], job: JobKey, *, lenient: bool) -> Iterator[Run]:
+    """The runs *items* of *job*; see `RunStore.between`."""
+    for item in items:
+        try:
+            yield decode_run(item)
+        except UndecodableError:
+            run_id = item["run_id"]["S"]
+            if not lenient:
+                raise
+            if RUN_ID.fullmatch(run_id):
+                yield Run(RunKey(job, run_id), RunState.DEAD)
 
 
 def _attention_at(item: Item) -> str:

@@ -11,7 +11,6 @@ from nextfire.adapters.dynamodb.control_items import (
     AUDIT,
     LAST_EPOCH,
     LEASE,
-    MIN_INSTANT,
     BrokenAudit,
     BrokenLease,
     Cursor,
@@ -32,7 +31,7 @@ from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import CONTROL
 from nextfire.domain.audit_pass import Audit
-from nextfire.domain.ports.control import CURSOR_AHEAD, CURSOR_SET_BACK, Lease
+from nextfire.domain.ports.control import Lease, cursors_to_set
 
 
 class SqliteControlStore:
@@ -60,14 +59,8 @@ class SqliteControlStore:
         with self._database.writing("seed cursors") as connection:
             items = _cursors(connection, range(shards))
             decoded = {shard: decode_cursor(item) for shard, item in items.items()}
-            sound = {
-                shard: cursor
-                for shard, cursor in decoded.items()
-                if cursor is not None and cursor <= minute + CURSOR_AHEAD
-            }
-            back = max(min([minute, *sound.values()]) - CURSOR_SET_BACK, MIN_INSTANT)
-            for shard in set(range(shards)) - sound.keys():
-                _set_cursor(connection, shard, Cursor(back if shard in items else minute, 0))
+            for shard, cursor in cursors_to_set(decoded, shards, minute).items():
+                _set_cursor(connection, shard, Cursor(cursor, 0))
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
         with self._database.reading("read cursors") as connection:

@@ -19,10 +19,9 @@ from nextfire.adapters.dynamodb.run_items import (
     encode_key,
     partition,
 )
-from nextfire.adapters.dynamodb.run_reads import execution_id
+from nextfire.adapters.dynamodb.run_reads import decode_runs, execution_id
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import END, RUNS, after
-from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import RUN_ID, JobKey, RunKey, first_run_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.ports.pages import Page
@@ -95,15 +94,7 @@ class RunReads:
         low, high = first, after(last)
         while True:
             items = self._query(job, low, high, limit=page, newest_first=newest_first)
-            for item in items:
-                try:
-                    yield decode_run(item)
-                except UndecodableError:
-                    run_id = item["run_id"]["S"]
-                    if not lenient:
-                        raise
-                    if RUN_ID.fullmatch(run_id):
-                        yield Run(RunKey(job, run_id), RunState.DEAD)
+            yield from decode_runs(items, job, lenient=lenient)
             if len(items) < page:
                 return
             reached = items[-1]["run_id"]["S"]

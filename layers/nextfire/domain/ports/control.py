@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from nextfire.dataclass import dataclass, field
@@ -45,6 +45,8 @@ class Lease:
     takeover: Takeover | None = field(default=None, compare=False)
 
 
+MIN_INSTANT = datetime(1970, 1, 2, tzinfo=UTC)
+"""No cursor is earlier."""
 CURSOR_AHEAD = timedelta(minutes=15)
 """A cursor that is further after the minute of `seed_cursors`, which is up to 10 minutes before the
 clock, is broken: a clock that was set back has moved it, and new entries would never be read.
@@ -53,6 +55,27 @@ CURSOR_SET_BACK = timedelta(days=1)
 """How far before the others a broken cursor is set."""
 CLOCK_AHEAD = timedelta(minutes=1)
 """How far the clock of a caller that counts runs may be ahead of the others'."""
+
+
+def cursors_to_set(
+    stored: Mapping[int, datetime | None], shards: int, minute: datetime
+) -> Mapping[int, datetime]:
+    """The cursors that `ControlStore.seed_cursors` sets. *stored*: the existing cursors; None for
+    those that do not decode.
+
+    A broken cursor is set to one day before *minute*, or to one day before the earliest of the
+    other cursors if that is earlier. The lost value is unknown, and everything after it must be
+    read again. Cursors stay within minutes of each other, so the other cursors show a long outage;
+    the day covers the loss of all cursors at once. A value that is too early costs reads of empty
+    buckets, 60 per poll in addition to the current ones; a value that is too late would lose runs.
+    """
+    sound = {
+        shard: cursor
+        for shard, cursor in stored.items()
+        if cursor is not None and cursor <= minute + CURSOR_AHEAD
+    }
+    back = max(min([minute, *sound.values()]) - CURSOR_SET_BACK, MIN_INSTANT)
+    return {s: back if s in stored else minute for s in set(range(shards)) - sound.keys()}
 
 
 class ControlStore(Protocol):

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from nextfire.domain.audit_pass import Audit
 from nextfire.domain.instants import from_ms
-from nextfire.domain.ports.control import CLOCK_AHEAD, CURSOR_AHEAD, CURSOR_SET_BACK, Lease
+from nextfire.domain.ports.control import CLOCK_AHEAD, Lease, cursors_to_set
 
 
 class MemoryControlStore:
@@ -47,15 +47,13 @@ class MemoryControlStore:
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
         with self._lock:
-            stored = {shard: self.moved[shard][0] for shard in range(shards) if shard in self.moved}
-            sound = {
-                shard: cursor
-                for shard, cursor in stored.items()
-                if shard not in self._lost and cursor <= minute + CURSOR_AHEAD
+            stored = {
+                shard: None if shard in self._lost else self.moved[shard][0]
+                for shard in range(shards)
+                if shard in self.moved
             }
-            back = min([minute, *sound.values()]) - CURSOR_SET_BACK
-            for shard in set(range(shards)) - sound.keys():
-                self.moved[shard] = (back if shard in stored else minute, 0)
+            for shard, cursor in cursors_to_set(stored, shards, minute).items():
+                self.moved[shard] = (cursor, 0)
                 self._lost.discard(shard)
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
