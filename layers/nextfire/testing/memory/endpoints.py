@@ -8,7 +8,7 @@ from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.endpoints import Endpoint, EndpointKey
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ports.pages import Page, Unreadable
-from nextfire.testing.memory.pages import CURSOR, after_cursor
+from nextfire.testing.memory.pages import page_of
 
 
 class MemoryEndpointStore:
@@ -58,17 +58,17 @@ class MemoryEndpointStore:
             return True
 
     def list(self, tenant: str, pool: str, *, cursor: str | None, limit: int) -> Page[Endpoint]:
-        after = "" if cursor is None else after_cursor(cursor)
         with self._lock:
-            keys = sorted(
-                key
+            keys = {
+                key.destination: key
                 for key in self.items
-                if (key.pool, key.tenant) == (pool, tenant) and key.destination > after
-            )
-        page = keys[:limit]
+                if (key.pool, key.tenant) == (pool, tenant)
+            }
+        found, more = page_of(keys, cursor, limit)
+        page = [keys[each] for each in found]
         return Page(
             [self.items[key] for key in page if key not in self._broken],
-            CURSOR + page[-1].destination if len(keys) > limit else None,
+            more,
             [
                 Unreadable(key.destination, "endpoint does not decode")
                 for key in page

@@ -17,7 +17,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.pages import Page, Scan
 from nextfire.domain.quotas import too_many_jobs
 from nextfire.testing.memory.due import MemoryDueStore
-from nextfire.testing.memory.pages import CURSOR, after_cursor
+from nextfire.testing.memory.pages import page_of
 
 
 class MemoryJobStore:
@@ -115,12 +115,8 @@ class MemoryJobStore:
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
         with self._lock:
             jobs = {key.job_id: job for key, job in self.items.items() if key.tenant == tenant}
-        ids = sorted(jobs)
-        if cursor is not None:
-            after = after_cursor(cursor)
-            ids = [job_id for job_id in ids if job_id > after]
-        page = ids[:limit]
-        return Page([jobs[i] for i in page], CURSOR + page[-1] if len(ids) > limit else None)
+        page, more = page_of(jobs, cursor, limit)
+        return Page([jobs[i] for i in page], more)
 
     def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
         with self._lock:

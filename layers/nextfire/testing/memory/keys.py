@@ -9,7 +9,7 @@ from datetime import date, datetime
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.keys import ApiKey, ending, revoked, used
 from nextfire.domain.ports.pages import Page, Unreadable
-from nextfire.testing.memory.pages import CURSOR, after_cursor
+from nextfire.testing.memory.pages import page_of
 
 
 class MemoryKeyStore:
@@ -35,14 +35,12 @@ class MemoryKeyStore:
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
         with self._lock:
-            ids = sorted(key_id for of, key_id in self.items if of == tenant)
-        if cursor is not None:
-            after = after_cursor(cursor)
-            ids = [key_id for key_id in ids if key_id > after]
-        page, broken = ids[:limit], {key_id for of, key_id in self._broken if of == tenant}
+            ids = [key_id for of, key_id in self.items if of == tenant]
+        page, more = page_of(ids, cursor, limit)
+        broken = {key_id for of, key_id in self._broken if of == tenant}
         return Page(
             [self.items[tenant, key_id] for key_id in page if key_id not in broken],
-            CURSOR + page[-1] if len(ids) > limit else None,
+            more,
             [Unreadable(key_id, "key does not decode") for key_id in page if key_id in broken],
         )
 

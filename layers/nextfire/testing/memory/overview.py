@@ -22,7 +22,7 @@ from nextfire.domain.overview import (
 )
 from nextfire.domain.ports.overview import Freshness, OverviewPage, ScannedRuns, StepFilter
 from nextfire.domain.run import Run, RunState
-from nextfire.testing.memory.pages import CURSOR, after_cursor
+from nextfire.testing.memory.pages import page_of
 from nextfire.testing.memory.runs import MemoryRunStore
 
 
@@ -110,12 +110,8 @@ class MemoryRunOverview:
             and wanted.first <= step_at(run) < wanted.before
             and wanted.pool in {None, run.pool}
         }
-        places = sorted(found, reverse=True)
-        if cursor is not None:
-            after = after_cursor(cursor)
-            places = [each for each in places if each < after]
-        more = CURSOR + places[limit - 1] if len(places) > limit else None
-        page = self._runs.find([found[each].key for each in places[:limit]])
+        places, more = page_of(found, cursor, limit, newest_first=True)
+        page = self._runs.find([found[each].key for each in places])
         runs = sorted(page.items, key=_place, reverse=True)
         return OverviewPage(runs, more, page.unreadable, Freshness())
 

@@ -21,7 +21,7 @@ from nextfire.domain.run import Run, RunState
 from nextfire.domain.run_writes import Change, TransactionalRuns, as_stored
 from nextfire.testing.memory.due import MemoryDueStore
 from nextfire.testing.memory.jobs import MemoryJobStore, cut_job
-from nextfire.testing.memory.pages import CURSOR, after_cursor
+from nextfire.testing.memory.pages import page_of
 
 _by_run_id = attrgetter("run_id")
 
@@ -151,12 +151,8 @@ class MemoryRunStore(TransactionalRuns):
                 and run.finished_at is not None
                 and first <= run.finished_at <= last
             }
-        ids = sorted(dead, reverse=True)
-        if cursor is not None:
-            after = after_cursor(cursor)
-            ids = [each for each in ids if each < after]
-        page = ids[:limit]
-        return Page([dead[i] for i in page], CURSOR + page[-1] if len(ids) > limit else None)
+        page, more = page_of(dead, cursor, limit, newest_first=True)
+        return Page([dead[i] for i in page], more)
 
     def peek(self, key: RunKey) -> Run | None:
         return self.get(key)
@@ -196,14 +192,11 @@ class MemoryRunStore(TransactionalRuns):
     ) -> Page[Run]:
         with self._lock:
             runs = {key.run_id: run for key, run in self.items.items() if key.job == job}
-        ids = sorted(runs, reverse=True)
+        ids = [*runs]
         if first is not None and before is not None:
             ids = [each for each in ids if first_run_id(first) < each < first_run_id(before)]
-        if cursor is not None:
-            after = after_cursor(cursor)
-            ids = [run_id for run_id in ids if run_id < after]
-        page = ids[:limit]
-        return Page([runs[i] for i in page], CURSOR + page[-1] if len(ids) > limit else None)
+        page, more = page_of(ids, cursor, limit, newest_first=True)
+        return Page([runs[i] for i in page], more)
 
     def _store(self, run: Run) -> Run:
         self.items[run.key] = as_stored(run)

@@ -20,7 +20,7 @@ from nextfire.domain.script import (
     upload_remedy,
 )
 from nextfire.testing.memory.clock import Clock
-from nextfire.testing.memory.pages import CURSOR, after_cursor
+from nextfire.testing.memory.pages import CURSOR, after_cursor, page_of
 
 
 class MemoryScriptStore:
@@ -109,10 +109,8 @@ class MemoryScriptShelf:
             for key, (latest, *_) in self._kept.items()
             if key.tenant == tenant and pool in {None, key.pool} and latest.size is not None
         }
-        after = None if cursor is None else after_cursor(cursor)
-        names = sorted(name for name in found if after is None or name > after)
-        page = names[:limit]
-        return Page([found[n] for n in page], CURSOR + page[-1] if len(names) > limit else None)
+        page, more = page_of(found, cursor, limit)
+        return Page([found[n] for n in page], more)
 
     def versions(self, key: ScriptKey, *, cursor: str | None, limit: int) -> Page[ScriptVersion]:
         found = self._kept.get(key, [])
