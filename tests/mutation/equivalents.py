@@ -125,7 +125,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
         "layers/nextfire/usecases/audit_visit.py",
         "JobVisits.visit",
-        "first if over and self._jobs.complete(job, now)…",
+        "first if over and self.jobs.complete(job, now)…",
         "A job with stuck runs is not done; runs of a done job are not resent.",
     ),
     Equivalent(

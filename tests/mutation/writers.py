@@ -76,9 +76,21 @@ class Writers:
                 name = _last_name(receiver)
                 if _SDK_WRITE.fullmatch(method) and _CLIENT.fullmatch(name):
                     return True
-                types = self._types[module].get(name.lstrip("_"), set())
+                types = self._types_of(module, receiver)
                 return any((cls, method) in self._methods for cls in types)
         return False
+
+    def _types_of(self, module: Module, node: ast.expr) -> set[str]:
+        """The classes that *node* is annotated with: in *module*, or as a member of the classes of
+        the object that it is taken from, as in `self._ports.runs`.
+        """
+        name = _last_name(node).lstrip("_")
+        found = self._types[module].get(name)
+        if found is not None or not isinstance(node, ast.Attribute):
+            return found or set()
+        owners = self._types_of(module, node.value) & self._classes.keys()
+        modules = [self._classes[owner].module for owner in owners]
+        return {each for owner in modules for each in self._types[owner].get(name, ())}
 
     def _is_local(self, module: Module, node: ast.Name) -> bool:
         """Whether *node* names a writing function that is defined within the surrounding one."""

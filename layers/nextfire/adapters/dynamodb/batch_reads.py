@@ -18,7 +18,7 @@ _LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 
 
 def read_one(
-    client: DynamoDBClient, table: str, key: Item, what: str, *, consistent: bool = True
+    client: DynamoDBClient, table: str, key: Item, what: str, *, consistent: bool
 ) -> Item | None:
     """Read the item with *key* from *table*. *what*: name of the operation, for errors.
 

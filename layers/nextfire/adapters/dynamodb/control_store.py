@@ -121,7 +121,9 @@ class DynamoDbControlStore:
         )
 
     def taken_runs(self, tenant: str, minute: datetime) -> int:
-        item = read_one(self._client, self._table, _taken_key(tenant), "read taken runs")
+        item = read_one(
+            self._client, self._table, _taken_key(tenant), "read taken runs", consistent=True
+        )
         return decode_taken(item or {}, minute) or 0
 
     def _add_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
@@ -169,7 +171,7 @@ class DynamoDbControlStore:
 
     def audit(self, part: int | None = None) -> Audit | None:
         key = encode_id(audit_id(part))
-        item = read_one(self._client, self._table, key, "read audit")
+        item = read_one(self._client, self._table, key, "read audit", consistent=True)
         return None if item is None else decode_audit(item)
 
     def replace_audit(self, was: Audit | None, to: Audit, part: int | None = None) -> bool:

@@ -40,7 +40,9 @@ class DynamoDbEndpointStore:
         return self._replace("replace endpoint", was.version, encode_endpoint(to))
 
     def flow(self, key: EndpointKey) -> CallFlow | None:
-        item = read_one(self._client, self._table, encode_flow_key(key), "get flow of calls")
+        item = read_one(
+            self._client, self._table, encode_flow_key(key), "get flow of calls", consistent=True
+        )
         return None if item is None else decode_flow(key, item)
 
     def replace_flow(self, was: CallFlow, to: CallFlow) -> bool:

@@ -109,7 +109,7 @@ class DynamoDbJobStore:
         return refused is None or refused == put["Item"]
 
     def get(self, key: JobKey) -> Job | None:
-        item = read_one(self._client, self._table, encode_key(key), "get job")
+        item = read_one(self._client, self._table, encode_key(key), "get job", consistent=True)
         return decode_job(item) if item else None
 
     def get_many(
@@ -222,7 +222,10 @@ class DynamoDbJobStore:
         return write.made
 
     def counted(self, tenant: str) -> int:
-        item = read_one(self._client, self._table, _count_key(tenant), "read count") or {}
+        item = (
+            read_one(self._client, self._table, _count_key(tenant), "read count", consistent=True)
+            or {}
+        )
         try:
             return int(item["jobs"]["N"]) if "jobs" in item else 0
         except (LookupError, ValueError) as error:

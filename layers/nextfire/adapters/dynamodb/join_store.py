@@ -41,7 +41,9 @@ class DynamoDbJoinStore:
     def read(self, run: RunKey, groups: Collection[int]) -> Collection[str]:
         found: list[str] = []
         for group in groups:
-            item = read_one(self._client, self._table, _key(run, group), "read join")
+            item = read_one(
+                self._client, self._table, _key(run, group), "read join", consistent=True
+            )
             found += _marks(item or {})
         return found
 
@@ -63,7 +65,9 @@ class DynamoDbJoinStore:
         return write.made
 
     def begun_sequences(self, job: JobKey) -> Collection[str]:
-        item = read_one(self._client, self._table, _sequences(job), "read sequences")
+        item = read_one(
+            self._client, self._table, _sequences(job), "read sequences", consistent=True
+        )
         return _marks(item or {})
 
     def end_sequences(self, job: JobKey, first: Collection[str]) -> None:

@@ -46,7 +46,9 @@ class DynamoDbKeyStore:
         return write.made or write.found == item
 
     def get(self, tenant: str, key_id: str) -> ApiKey | None:
-        item = read_one(self._client, self._table, encode_key(tenant, key_id), "get key")
+        item = read_one(
+            self._client, self._table, encode_key(tenant, key_id), "get key", consistent=True
+        )
         return None if item is None else decode_api_key(item)
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:

@@ -90,7 +90,9 @@ class DynamoDbSegmentStore:
                 request["Limit"] *= 4
 
     def head(self, tenant: str) -> Head | BrokenHead | None:
-        item = read_one(self._client, self._table, _head_key(tenant), "read the overview")
+        item = read_one(
+            self._client, self._table, _head_key(tenant), "read the overview", consistent=True
+        )
         if item is None:
             return None
         try:
@@ -102,7 +104,7 @@ class DynamoDbSegmentStore:
         steps: list[Step] = []
         for number in range(head.parts):
             key = snapshot_key(tenant, head.snapshot, number)
-            item = read_one(self._client, self._table, key, "read the overview")
+            item = read_one(self._client, self._table, key, "read the overview", consistent=True)
             try:
                 steps += unpack((item or {})["steps"]["B"])
             except (LookupError, UndecodableError):
