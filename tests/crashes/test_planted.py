@@ -243,7 +243,7 @@ def test_a_worker_that_deletes_messages_before_handling_them(
 
     def delete_first(batch: Any, messages: Any, **more: Any) -> Any:
         for message in messages:
-            batch._done(message)  # noqa: SLF001
+            batch.done(message)
         return carry_out(batch, messages, **more)
 
     monkeypatch.setattr(MessageBatch, "carry_out", delete_first)

@@ -58,7 +58,7 @@ def delete_before_handling(patch: pytest.MonkeyPatch) -> None:
 
     def carry_out(batch: Any, messages: Any, **more: Any) -> Any:
         for message in messages:
-            batch._done(message)  # noqa: SLF001
+            batch.done(message)
         return whole(batch, messages, **more)
 
     whole = MessageBatch.carry_out

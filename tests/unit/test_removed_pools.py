@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
@@ -99,7 +101,7 @@ def test_a_dead_run_of_a_removed_pool_is_redriven_after_its_job_has_moved(world:
     world.tick()
     world.worker().work_one()
     key = world.run(job, "12:00").key
-    world.manage_runs._pools = ["default"]  # noqa: SLF001 — the settings that were deployed
+    world.manage_runs = replace(world.manage_runs, pools=["default"])  # that were deployed
     with pytest.raises(ConflictError, match="no longer exists"):
         world.manage_runs.redrive(key, "once more")
 

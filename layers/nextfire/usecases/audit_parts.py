@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
-from typing import Protocol
+from typing import TYPE_CHECKING
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.audit_pass import MAX_SEGMENTS, Audit
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
@@ -17,22 +18,17 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.pages import Scan
 from nextfire.usecases.audit_report import AuditReport
 
+if TYPE_CHECKING:
+    from nextfire.usecases.audit import AuditJobs
+
 PART = 10_000
 """Jobs of a part: some three minutes of work."""
 _TRIES = 20
 
 
-class Auditor(Protocol):
-    """What `AuditJobs` does for parts."""
-
-    def begin(self, report: AuditReport, *, restart: bool) -> Audit | None: ...
-    def proceed(
-        self, audit: Audit, until: datetime, part: int | None = None
-    ) -> Iterator[AuditReport]: ...
-
-
+@dataclass(frozen=True, slots=True)
 class AuditParts:
-    """The auditors of *segments* segments, which take parts of one audit, each of *part* jobs, one
+    """The auditors of `segments` segments, which take parts of one audit, each of `part` jobs, one
     after the other.
 
     The audit has the position up to which parts are taken. A segment stores its part before it
@@ -40,22 +36,12 @@ class AuditParts:
     twice, which does no harm. With one segment, the audit has the position of the last visit.
     """
 
-    def __init__(
-        self,
-        auditor: Auditor,
-        jobs: JobStore,
-        control: ControlStore,
-        clock: Clock,
-        *,
-        segments: int,
-        part: int,
-    ) -> None:
-        self._auditor = auditor
-        self._jobs = jobs
-        self._control = control
-        self._clock = clock
-        self._segments = segments
-        self._part = part
+    auditor: AuditJobs
+    jobs: JobStore
+    control: ControlStore
+    clock: Clock
+    segments: int
+    part: int
 
     def continue_audit(
         self, until: datetime, *, segment: int, restart: bool
@@ -65,15 +51,15 @@ class AuditParts:
         """
         report = AuditReport()
         try:
-            for number in range(segment, MAX_SEGMENTS, self._segments):
-                left = self._control.audit(number)
+            for number in range(segment, MAX_SEGMENTS, self.segments):
+                left = self.control.audit(number)
                 if left is None or left.done:
                     continue
                 part = self._by_current_rules(left, number, report)
                 if part is None:
                     break
-                yield from self._auditor.proceed(part, until, number)
-                if not _is_done(self._control.audit(number)):
+                yield from self.auditor.proceed(part, until, number)
+                if not _is_done(self.control.audit(number)):
                     return
             else:
                 yield from self._further(until, segment, report, restart=restart)
@@ -85,13 +71,13 @@ class AuditParts:
         self, until: datetime, segment: int, report: AuditReport, *, restart: bool
     ) -> Iterator[AuditReport]:
         """Take further parts for *segment*, and continue them."""
-        while self._clock.now() < until:
+        while self.clock.now() < until:
             taken = self._take(segment, report, restart=restart)
             if taken is None:
                 break
             restart = False
-            yield from self._auditor.proceed(taken, until, segment)
-            if not _is_done(self._control.audit(segment)):
+            yield from self.auditor.proceed(taken, until, segment)
+            if not _is_done(self.control.audit(segment)):
                 return
 
     def _take(self, segment: int, report: AuditReport, *, restart: bool) -> Audit | None:
@@ -101,22 +87,22 @@ class AuditParts:
         Raises:
             UnavailableError: A store did not answer.
         """
-        audit = self._auditor.begin(report, restart=restart)
+        audit = self.auditor.begin(report, restart=restart)
         for _ in range(_TRIES):
             if audit is None or audit.done:
                 report.done = True
                 return None
-            end = self._jobs.skip(audit.after, self._part)
-            part = replace(audit, end=end).with_release(audit, self._clock.now())
-            was = self._control.audit(segment)
-            if not self._control.replace_audit(was, part, segment):
+            end = self.jobs.skip(audit.after, self.part)
+            part = replace(audit, end=end).with_release(audit, self.clock.now())
+            was = self.control.audit(segment)
+            if not self.control.replace_audit(was, part, segment):
                 report.notes.append(f"another auditor has segment {segment}")
                 return None
-            if self._control.replace_audit(audit, audit.moved(end)):
+            if self.control.replace_audit(audit, audit.moved(end)):
                 return part
             # Another segment has taken this part: it needs no second visit.
-            self._control.replace_audit(part, part.moved(None), segment)
-            audit = self._control.audit()
+            self.control.replace_audit(part, part.moved(None), segment)
+            audit = self.control.audit()
         return None
 
     def _by_current_rules(self, part: Audit, number: int, report: AuditReport) -> Audit | None:
@@ -126,8 +112,8 @@ class AuditParts:
         Raises:
             UnavailableError: A store did not answer.
         """
-        current = part.with_release(part, self._clock.now())
-        if current != part and not self._control.replace_audit(part, current, number):
+        current = part.with_release(part, self.clock.now())
+        if current != part and not self.control.replace_audit(part, current, number):
             report.notes.append(f"another auditor has segment {number}")
             return None
         return current

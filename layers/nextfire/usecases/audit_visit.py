@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Literal
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.audit import (
     GRACE,
     RUNS_AT_MOST,
@@ -48,23 +49,15 @@ _RECORDS_LAST = timedelta(days=80)
 """Records of sequences expire after 90 days, and the clocks and the audit need some."""
 
 
+@dataclass(frozen=True, slots=True)
 class JobVisits:
     """Visits jobs for the auditor. Every repair is idempotent, also across concurrent auditors."""
 
-    def __init__(
-        self,
-        *,
-        jobs: JobStore,
-        due: DueStore,
-        runs: RunStore,
-        joins: JoinStore,
-        clock: Clock,
-    ) -> None:
-        self._jobs = jobs
-        self._due = due
-        self._runs = runs
-        self._joins = joins
-        self._clock = clock
+    jobs: JobStore
+    due: DueStore
+    runs: RunStore
+    joins: JoinStore
+    clock: Clock
 
     def visit(
         self, job: Job, now: datetime, since: datetime, table: DueSnapshot, report: AuditReport
@@ -114,7 +107,7 @@ class JobVisits:
         sent = {entry.run_id for entry in entries if isinstance(entry, DispatchEntry)}
         self._hand_over(job, since, now, sent, report)
         over = not entries and is_done(job, found, queue_is_empty=empty)
-        if over and self._jobs.complete(job, now):
+        if over and self.jobs.complete(job, now):
             report.completed += 1
             report.notes.append(f"{label(job.key)}: was ACTIVE although its last run had ended")
         if found.partial:
@@ -149,13 +142,13 @@ class JobVisits:
             return Comparison(now)
         earlier: list[Run] = []
         if thorough:
-            before = self._runs.between(
+            before = self.runs.between(
                 job.key, "0", first_run_id(looked_from), newest_first=True, page=_BEFORE
             )
             mine = runs_of_uid(before, job.uid, job.created_at)
             occurrences = (run for run in mine if run.trigger is not Trigger.MANUAL)
             earlier = [*islice(occurrences, _BEFORE)]
-        records = self._runs.between(job.key, first_run_id(looked_from), AFTER_ALL_RUNS, page=1_000)
+        records = self.runs.between(job.key, first_run_id(looked_from), AFTER_ALL_RUNS, page=1_000)
         return compare(
             job,
             spans(job, since, due_by, entries),
@@ -168,7 +161,7 @@ class JobVisits:
         self, job: Job, since: datetime, now: datetime
     ) -> Iterator[tuple[Job, Run]]:
         """The runs of parents of *job* that were not handed over to it, each after its job."""
-        return lost_hand_overs(self._jobs, self._runs, job, since, now)
+        return lost_hand_overs(self.jobs, self.runs, job, since, now)
 
     def _continue_backfill(
         self, job: Job, entries: Sequence[DueEntry], report: AuditReport
@@ -176,7 +169,7 @@ class JobVisits:
         """Restore the entry of the backfill of *job* if it is not among *entries*. It begins at the
         first occurrence: those that have a record are passed over.
         """
-        begun, now = job.backfill_entry(1), self._jobs.get(job.key)
+        begun, now = job.backfill_entry(1), self.jobs.get(job.key)
         if begun is None or any(isinstance(entry, BackfillEntry) for entry in entries):
             return
         # A backfill loses its entry after its job is written. So it was lost before if the job is
@@ -200,7 +193,7 @@ class JobVisits:
             successor = owned(owner.successor(entry), lost.last)
             key = owner.run_key(entry.occurs_at)
             if owner.definition.after:
-                if not waits_for_parents(self._joins, key, now):
+                if not waits_for_parents(self.joins, key, now):
                     sends.append(owner.dispatch_entry(key, now, TIME_DISPATCH))
                 entry = successor
                 continue
@@ -212,11 +205,11 @@ class JobVisits:
             decision = Cover(
                 missed, f"lost, found by the audit: {reason}", owner, owned_until=lost.last
             )
-            covered = cover_missed(self._runs, entry, decision, now)
+            covered = cover_missed(self.runs, entry, decision, now)
             report.covered += covered.written.covered if covered.written else 0
             entry = covered.successor
             if entry is None and owner.is_last(lost.last):
-                self._jobs.complete(owner, now)  # no run will complete it
+                self.jobs.complete(owner, now)  # no run will complete it
         if entry is not None:
             report.notes.append(f"{label(owner.key)}: more is lost from {entry.occurs_at} on")
         self._put(sends, report, "resent")
@@ -275,7 +268,7 @@ class JobVisits:
         Raises:
             UnavailableError: Not all of them are stored. Those that are count.
         """
-        stored = self._due.put(entries, self._clock.now()) if entries else set()
+        stored = self.due.put(entries, self.clock.now()) if entries else set()
         setattr(report, repairs, getattr(report, repairs) + len(stored))
         if missing := {*entries} - stored:
             raise UnavailableError(f"{len(missing)} due entries were not stored. Try again.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 
-from nextfire.dataclass import replace
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.awaited import run_at
 from nextfire.domain.cancel_plan import CancelAction, CancelStep, plan_cancel
 from nextfire.domain.ids import RunKey
@@ -19,24 +19,17 @@ from nextfire.usecases.read_parents import records_near
 from nextfire.usecases.read_sequence import read_whole_sequence
 
 
+@dataclass(frozen=True, slots=True)
 class CancelSequence:
-    """Cancels a part of a sequence at one logical time."""
+    """Cancels a part of a sequence at one logical time. `executor`: writes several runs
+    concurrently.
+    """
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        runs: RunStore,
-        find: FindRun,
-        *,
-        clock: Clock,
-        executor: Executor,
-    ) -> None:
-        """*executor*: writes several runs concurrently."""
-        self._jobs = jobs
-        self._runs = runs
-        self._find = find
-        self._clock = clock
-        self._executor = executor
+    jobs: JobStore
+    runs: RunStore
+    find: FindRun
+    clock: Clock
+    executor: Executor
 
     def plan(self, key: RunKey) -> list[CancelStep]:
         """What `cancel` would do now. Changes nothing.
@@ -47,12 +40,12 @@ class CancelSequence:
             ConflictError: The sequence has too many jobs.
             UnavailableError: It was not read in time.
         """
-        nodes = read_whole_sequence(self._jobs, self._runs, key, self._clock)
+        nodes = read_whole_sequence(self.jobs, self.runs, key, self.clock)
         if all(node.run is None for node in nodes):
-            self._find.find(key)
+            self.find.find(key)
         steps = plan_cancel(nodes, key.job.job_id)
         absent = [step.node.key for step in steps if _is_to_prevent(step)]
-        covers = dict(zip(absent, self._executor.map(self._range_over, absent), strict=True))
+        covers = dict(zip(absent, self.executor.map(self._range_over, absent), strict=True))
         nodes = [replace(node, run=node.run or covers.get(node.key)) for node in nodes]
         return plan_cancel(nodes, key.job.job_id)
 
@@ -66,25 +59,25 @@ class CancelSequence:
         steps, because = self.plan(key), reason or CANCELLED
         chosen = [step.node for step in steps if step.action is CancelAction.CANCEL]
         absent = [step.node.key for step in steps if _is_to_prevent(step)]
-        started = list(self._executor.map(lambda each: self._prevent(each, because), absent))
+        started = list(self.executor.map(lambda each: self._prevent(each, because), absent))
         runs = [*(node.run for node in chosen), *started]
         left = [run for run in runs if run is not None and not run.state.ended]
-        list(self._executor.map(lambda run: self._stop(run, because), left))
+        list(self.executor.map(lambda run: self._stop(run, because), left))
         return steps
 
     def _range_over(self, key: RunKey) -> Run | None:
         """The record that covers the missed occurrence *key*: it must not get a second one."""
         at = key.scheduled_at
-        run = run_at([*records_near(self._runs, key.job, at)], at)
+        run = run_at([*records_near(self.runs, key.job, at)], at)
         return run if run is not None and run.key.uid == key.uid else None
 
     def _prevent(self, key: RunKey, reason: str) -> Run:
         """Make a run CANCELLED that has no record. Returns the stored record, if it got one."""
-        now = self._clock.now()
-        return self._runs.cancel(RunMessage.of(key, 1, now), reason=reason, now=now)
+        now = self.clock.now()
+        return self.runs.cancel(RunMessage.of(key, 1, now), reason=reason, now=now)
 
     def _stop(self, run: Run, reason: str) -> None:
-        self._runs.stop(run, reason=reason, now=self._clock.now())
+        self.runs.stop(run, reason=reason, now=self.clock.now())
 
 
 def _is_to_prevent(step: CancelStep) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore
@@ -14,21 +15,14 @@ _BEHIND = 5 * MINUTE
 """Distance of a cursor from which the buckets after it are assumed to have entries."""
 
 
+@dataclass(frozen=True, slots=True)
 class DueSoon:
-    """Looks for entries of *shards* from their cursors on. Any watcher, or standby, may ask."""
+    """Looks for entries of `shards` from their cursors on. Any watcher, or standby, may ask."""
 
-    def __init__(
-        self,
-        due: DueStore,
-        control: ControlStore,
-        executor: Executor,
-        *,
-        shards: Collection[int],
-    ) -> None:
-        self._due = due
-        self._control = control
-        self._executor = executor
-        self._shards = shards
+    due: DueStore
+    control: ControlStore
+    executor: Executor
+    shards: Collection[int]
 
     def any(self, now: datetime, ahead: timedelta, *, consistent: bool = False) -> bool:
         """Whether an entry is due until *now* + *ahead*, or may be.
@@ -41,8 +35,8 @@ class DueSoon:
         Raises:
             UnavailableError: A store did not answer.
         """
-        cursors = self._control.cursors(self._shards)
-        if len(cursors) < len(self._shards) or min(cursors.values()) < now - _BEHIND:
+        cursors = self.control.cursors(self.shards)
+        if len(cursors) < len(self.shards) or min(cursors.values()) < now - _BEHIND:
             return True
         until = now + ahead
         asked = [
@@ -54,10 +48,10 @@ class DueSoon:
         def found(bucket: tuple[datetime, int]) -> bool:
             minute, shard = bucket
             before = until if minute + MINUTE > until else None
-            entries = self._due.read(minute, shard, before=before, consistent=consistent, page=1)
+            entries = self.due.read(minute, shard, before=before, consistent=consistent, page=1)
             return next(entries, None) is not None
 
-        return any([*self._executor.map(found, asked)])
+        return any([*self.executor.map(found, asked)])
 
 
 def _minutes(first: datetime, until: datetime) -> list[datetime]:

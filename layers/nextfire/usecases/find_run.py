@@ -37,25 +37,17 @@ class PendingOccurrence:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
 class FindRun:
-    """Finds runs. *retention*: the shortest time for which records are kept. *joins*: which
+    """Finds runs. `retention`: the shortest time for which records are kept. `joins`: which
     sequences are under way; None: it is not explained that a run waits for them.
     """
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        runs: RunStore,
-        *,
-        retention: timedelta,
-        clock: Clock,
-        joins: JoinStore | None = None,
-    ) -> None:
-        self._jobs = jobs
-        self._runs = runs
-        self._retention = retention
-        self._clock = clock
-        self._joins = joins
+    jobs: JobStore
+    runs: RunStore
+    retention: timedelta
+    clock: Clock
+    joins: JoinStore | None = None
 
     def find(self, key: RunKey) -> Run | PendingOccurrence:
         """The record of the run; the range record that covers it; or, for a due occurrence without
@@ -65,7 +57,7 @@ class FindRun:
             NotFoundError: It is not an occurrence, is not due yet, or its record has expired.
             UndecodableError: The record, or its job, does not decode.
         """
-        run = self._runs.get(key)
+        run = self.runs.get(key)
         if run is not None:
             return run
         return self._explain_missing(key, possible_instant(key))
@@ -77,11 +69,11 @@ class FindRun:
         if run.state is not RunState.PENDING:
             return run
         due_at = run.not_before or run.key.scheduled_at
-        late = self._clock.now() - due_at if run.fence else timedelta()
+        late = self.clock.now() - due_at if run.fence else timedelta()
         if run.fence and late < MISFIRE_AFTER:
             return run
         try:
-            job = self._jobs.get(run.key.job)
+            job = self.jobs.get(run.key.job)
         except UndecodableError:
             return run
         reason = None if job is None else self._why_held(job, run.key)
@@ -92,19 +84,19 @@ class FindRun:
     def _why_held(self, job: Job, key: RunKey) -> str | None:
         """Why *key*, the first run of a sequence, has to wait for others; None if it need not."""
         most = job.definition.max_parallel
-        if self._joins is None or most is None or job.uid != key.uid:
+        if self.joins is None or most is None or job.uid != key.uid:
             return None
-        begun = self._joins.begun_sequences(job.key)
+        begun = self.joins.begun_sequences(job.key)
         waits = key.run_id not in begun and len(begun) >= most
         return f"waits for a place: {why_held(job, begun)}" if waits else None
 
     def _explain_missing(self, key: RunKey, at: datetime) -> Run | PendingOccurrence:
-        now = self._clock.now()
-        newest = self._runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
+        now = self.clock.now()
+        newest = self.runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
         job: Job | None = None
         unreadable: UndecodableError | None = None
         try:
-            job = self._jobs.get(key.job)
+            job = self.jobs.get(key.job)
         except UndecodableError as error:
             unreadable = error
         owner = version_at(job, at) if job is not None and job.uid == key.uid else None
@@ -116,9 +108,9 @@ class FindRun:
             raise unreadable
         if job is not None and owner is not None and job.definition.type is ScheduleType.AFTER:
             reason = self._why_it_awaits(job, at)
-            if reason is not None and at > now - self._retention:
+            if reason is not None and at > now - self.retention:
                 return PendingOccurrence(key, reason)
-        if job is None or owner is None or not known or at <= now - self._retention:
+        if job is None or owner is None or not known or at <= now - self.retention:
             raise NotFoundError("execution", key.execution_id)
         if any(past.paused and past.effective_from < at <= past.until for past in job.replaced):
             return PendingOccurrence(
@@ -142,7 +134,7 @@ class FindRun:
         """Why a run of an AFTER job has no record; None if no parent runs at that logical time."""
         edges = job.definition.after[:_PARENTS_READ]
         found = {
-            edge.job: run_at([*records_near(self._runs, JobKey(job.key.tenant, edge.job), at)], at)
+            edge.job: run_at([*records_near(self.runs, JobKey(job.key.tenant, edge.job), at)], at)
             for edge in edges
         }
         if not any(found.values()):

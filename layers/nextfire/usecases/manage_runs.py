@@ -47,26 +47,18 @@ class Redriven:
     cursor: str | None
 
 
+@dataclass(frozen=True, slots=True)
 class ManageRuns:
-    """Operations on runs for operators of a tenant."""
+    """Operations on runs for operators of a tenant. `executor`: redrives the runs of a call
+    concurrently.
+    """
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        runs: RunStore,
-        find: FindRun,
-        *,
-        pools: Collection[str],
-        clock: Clock,
-        executor: Executor,
-    ) -> None:
-        """*executor*: redrives the runs of a call concurrently."""
-        self._jobs = jobs
-        self._runs = runs
-        self._find = find
-        self._pools = pools
-        self._clock = clock
-        self._executor = executor
+    jobs: JobStore
+    runs: RunStore
+    find: FindRun
+    pools: Collection[str]
+    clock: Clock
+    executor: Executor
 
     def cancel(self, key: RunKey, reason: str | None) -> Run:
         """Cancel the run: immediately if it is not running; otherwise its worker is asked, once, to
@@ -80,9 +72,9 @@ class ManageRuns:
             ConflictError: The run has ended.
         """
         reason = reason or CANCELLED
-        found = self._find.find(key)
+        found = self.find.find(key)
         if isinstance(found, PendingOccurrence):
-            now = self._clock.now()
+            now = self.clock.now()
             message = RunMessage(
                 tenant=key.job.tenant,
                 job_id=key.job.job_id,
@@ -91,14 +83,14 @@ class ManageRuns:
                 dispatched_at=now,
                 reason=reason,
             )
-            found = self._runs.cancel(message, reason=reason, now=now)
+            found = self.runs.cancel(message, reason=reason, now=now)
             if found.state is RunState.CANCELLED:
                 return found
         if found.state.ended:
             raise _ended(found)
         if found.state is RunState.RUNNING and found.cancel_requested:
             return found
-        stopped = self._runs.stop(found, reason=reason, now=self._clock.now())
+        stopped = self.runs.stop(found, reason=reason, now=self.clock.now())
         if stopped.state.ended and stopped.state is not RunState.CANCELLED:
             raise _ended(stopped)
         return stopped
@@ -115,12 +107,12 @@ class ManageRuns:
             ConflictError: It is neither DEAD, nor waits for a later time; or its job, or the pool
                 of its job, no longer exists.
         """
-        found = self._find.find(key)
+        found = self.find.find(key)
         if isinstance(found, PendingOccurrence):
             raise _not_dead(RunState.PENDING)
-        if asked_at is not None and _started_since(found, cut(asked_at), self._clock.now()):
+        if asked_at is not None and _started_since(found, cut(asked_at), self.clock.now()):
             return found
-        job = self._jobs.get(key.job)
+        job = self.jobs.get(key.job)
         if found.state is RunState.PENDING:
             return self._bring_forward(found, job, reason or HASTENED)
         return self._redrive(found, job, reason or REDRIVEN)
@@ -144,7 +136,7 @@ class ManageRuns:
         runs: list[Run] = []
         unreadable: list[Unreadable] = []
         for _ in range(PAGES_AT_MOST):
-            find = partial(self._runs.list_dead, tenant, first=first, last=last, cursor=cursor)
+            find = partial(self.runs.list_dead, tenant, first=first, last=last, cursor=cursor)
             page = find(limit=limit)
             if (fit := that_fit(page.items)) < len(page.items):
                 page = find(limit=fit)
@@ -179,7 +171,7 @@ class ManageRuns:
         jobs: dict[JobKey, Job | NextfireError | None] = {}
         pages = 0
         while pages < PAGES_AT_MOST and (left := limit - len(redriven) - len(skipped)) > 0:
-            page = self._runs.list_dead(
+            page = self.runs.list_dead(
                 tenant, first=first, last=last, cursor=cursor, limit=min(left, TOGETHER)
             )
             runs = [run for run in page.items if run.pool == pool]
@@ -191,7 +183,7 @@ class ManageRuns:
                 else:
                     skipped.append((key, why))
             cursor = page.cursor
-            if cursor is None or self._clock.now() >= until:
+            if cursor is None or self.clock.now() >= until:
                 break
         return Redriven(redriven, skipped, unreadable, cursor)
 
@@ -200,12 +192,12 @@ class ManageRuns:
     ) -> list[tuple[RunKey, str | None]]:
         """Redrive each of *runs*. Returns why one was not, or None. *jobs*: a cache of jobs."""
         new = [key for key in dict.fromkeys(run.key.job for run in runs) if key not in jobs]
-        jobs.update(zip(new, self._executor.map(self._job, new), strict=True))
+        jobs.update(zip(new, self.executor.map(self._job, new), strict=True))
 
         def redrive(listed: Run) -> tuple[RunKey, str | None]:
             try:
                 # The listing may be stale.
-                run = self._runs.get(listed.key)
+                run = self.runs.get(listed.key)
                 job = jobs[listed.key.job]
                 if isinstance(job, NextfireError):
                     raise job
@@ -217,11 +209,11 @@ class ManageRuns:
                 return listed.key, str(error)
             return listed.key, None if run is not None else "Its record has expired."
 
-        return list(self._executor.map(redrive, runs))
+        return list(self.executor.map(redrive, runs))
 
     def _job(self, key: JobKey) -> Job | NextfireError | None:
         try:
-            return self._jobs.get(key)
+            return self.jobs.get(key)
         except NextfireError as error:
             return error
 
@@ -229,22 +221,20 @@ class ManageRuns:
         if run.state is not RunState.DEAD:
             raise _not_dead(run.state)
         job = self._that_runs(job, run)
-        now = cut(self._clock.now())
+        now = cut(self.clock.now())
         to = run.redriven(reason, now)
-        claim = self._runs.redrive(to, job.dispatch_entry(run.key, now, to.dispatch), now)
+        claim = self.runs.redrive(to, job.dispatch_entry(run.key, now, to.dispatch), now)
         if not claim.taken:
             raise _not_dead(claim.run.state)
         return claim.run
 
     def _bring_forward(self, run: Run, job: Job | None, reason: str) -> Run:
-        now = cut(self._clock.now())
+        now = cut(self.clock.now())
         if run.not_before is None or run.not_before <= now:
             raise _not_dead(run.state)
         job = self._that_runs(job, run)
         to = run.brought_forward(reason, now)
-        claim = self._runs.bring_forward(
-            run, to, job.dispatch_entry(run.key, now, to.dispatch), now
-        )
+        claim = self.runs.bring_forward(run, to, job.dispatch_entry(run.key, now, to.dispatch), now)
         if not claim.taken:
             raise _not_dead(claim.run.state)
         return claim.run
@@ -257,7 +247,7 @@ class ManageRuns:
         """
         if job is None or job.uid != run.key.uid or job.state is JobState.CANCELLED:
             raise ConflictError(*JOB_DELETED)
-        check_pool(job, self._pools)
+        check_pool(job, self.pools)
         return job
 
 

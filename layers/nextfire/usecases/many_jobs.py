@@ -85,16 +85,14 @@ class BulkResult:
     unreadable: Sequence[Unreadable]
 
 
+@dataclass(frozen=True, slots=True)
 class BulkJobs:
     """The operations of `ManageJobs` on many jobs, a bounded number at a time."""
 
-    def __init__(
-        self, manage: ManageJobs, jobs: JobStore, *, clock: Clock, executor: Executor
-    ) -> None:
-        self._manage = manage
-        self._jobs = jobs
-        self._clock = clock
-        self._executor = executor
+    manage: ManageJobs
+    jobs: JobStore
+    clock: Clock
+    executor: Executor
 
     def register(
         self, new: Sequence[NewJob], *, asked: IdempotentRequest, stop_at: datetime
@@ -107,13 +105,13 @@ class BulkJobs:
         """
 
         def register(one: NewJob) -> Job | Exception:
-            now = self._clock.now()
+            now = self.clock.now()
             if now >= stop_at:
                 return UnavailableError(
                     "The time limit was reached before this job. Send it again."
                 )
             try:
-                return self._manage.register(
+                return self.manage.register(
                     one.key, one.definition, uid=one.uid, now=now, asked=asked
                 )
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
@@ -121,7 +119,7 @@ class BulkJobs:
 
         done: dict[int, Job | Exception] = {}
         for level in _levels(new):
-            ended = self._executor.map(register, [new[number] for number in level])
+            ended = self.executor.map(register, [new[number] for number in level])
             done.update(zip(level, ended, strict=True))
         return [done[number] for number in range(len(new))]
 
@@ -139,10 +137,10 @@ class BulkJobs:
         Raises:
             InvalidInputError: *until* is out of range, or the cursor is invalid.
         """
-        self._manage.check_until(until, self._clock.now())
+        self.manage.check_until(until, self.clock.now())
 
         def pause(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
-            return self._manage.pause(key, reason, now=now, by=by, until=until, expected=expected)
+            return self.manage.pause(key, reason, now=now, by=by, until=until, expected=expected)
 
         return self._each(labelled, _PAUSABLE, pause)
 
@@ -154,7 +152,7 @@ class BulkJobs:
         """
 
         def resume(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
-            return self._manage.resume(key, now=now, expected=expected)
+            return self.manage.resume(key, now=now, expected=expected)
 
         return self._each(labelled, _PAUSABLE, resume)
 
@@ -167,19 +165,19 @@ class BulkJobs:
         """
 
         def delete(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
-            return self._manage.delete(key, now=now, expected=expected)
+            return self.manage.delete(key, now=now, expected=expected)
 
         result = self._each(labelled, _NOT_CANCELLED, delete)
         refused = [key for key, error in result.failed if isinstance(error, ConflictError)]
-        found = self._jobs.get_many(refused, consistent=True) if refused else {}
+        found = self.jobs.get_many(refused, consistent=True) if refused else {}
         parents = [job for job in found.values() if isinstance(job, Job)]
         again = partial(self._changed, labelled, _NOT_CANCELLED, delete)
         done: dict[JobKey, bool | Exception | None] = {}
         for level in reversed([*_levels(parents)]):
             for start in range(0, len(level), TOGETHER):
                 part = [parents[number] for number in level[start : start + TOGETHER]]
-                if self._clock.now() < labelled.stop_at:
-                    outcomes = self._executor.map(again, part)
+                if self.clock.now() < labelled.stop_at:
+                    outcomes = self.executor.map(again, part)
                     done |= zip((job.key for job in part), outcomes, strict=True)
         left = [(key, done.get(key, error)) for key, error in result.failed]
         return replace(
@@ -204,9 +202,9 @@ class BulkJobs:
                 if job is None or job not in wanted or job.state not in states:
                     return None
                 try:
-                    done = change(job.key, self._clock.now(), [job.version])
+                    done = change(job.key, self.clock.now(), [job.version])
                 except ChangedError:
-                    job = self._jobs.get(listed.key)
+                    job = self.jobs.get(listed.key)
                 else:
                     return done.revision != job.revision
             return UnavailableError("It is being changed by other requests. Try again.")
@@ -225,13 +223,13 @@ class BulkJobs:
         found: list[tuple[JobKey, bool | Exception]] = []
         unreadable: list[Unreadable] = []
         for _ in range(PAGES_AT_MOST):
-            page = self._jobs.list(labelled.tenant, cursor=cursor, limit=TOGETHER)
+            page = self.jobs.list(labelled.tenant, cursor=cursor, limit=TOGETHER)
             unreadable += page.unreadable
-            outcomes = self._executor.map(changed, page.items)
+            outcomes = self.executor.map(changed, page.items)
             both = zip(page.items, outcomes, strict=True)
             found += [(job.key, each) for job, each in both if each is not None]
             cursor = page.cursor
-            if cursor is None or self._clock.now() >= labelled.stop_at:
+            if cursor is None or self.clock.now() >= labelled.stop_at:
                 break
         return BulkResult(
             matched=len(found),

@@ -22,6 +22,7 @@ class MessageNotices(Notices, Protocol):
         """Count and log the outcome of one message."""
 
 
+@dataclass(frozen=True, slots=True)
 class MessageBatch(Generic[D]):
     """Processes messages in order. The Lambda function and the worker share it.
 
@@ -34,18 +35,10 @@ class MessageBatch(Generic[D]):
         done: Called with each message that is done and may be deleted.
     """
 
-    def __init__(
-        self,
-        execute_run: ExecuteRun,
-        notices: MessageNotices,
-        *,
-        lease: timedelta | None = None,
-        done: Callable[[D], object] = lambda _: None,
-    ) -> None:
-        self._execute_run = execute_run
-        self._notices = notices
-        self._lease = lease
-        self._done = done
+    execute_run: ExecuteRun
+    notices: MessageNotices
+    lease: timedelta | None = None
+    done: Callable[[D], object] = lambda _: None
 
     def carry_out(
         self,
@@ -92,39 +85,39 @@ class MessageBatch(Generic[D]):
         """Process *message*. Returns whether it is done."""
         noted = _Noted(message, message.body, message.token, message.receives)
         try:
-            if self._lease is not None and message.receives > 1:
-                noted.hide(self._lease)
-            handled = self._execute_run.handle(
+            if self.lease is not None and message.receives > 1:
+                noted.hide(self.lease)
+            handled = self.execute_run.handle(
                 noted,
                 stopping=stopping,
                 longest=longest,
-                hidden_longer=self._lease is not None and not noted.hidden,
+                hidden_longer=self.lease is not None and not noted.hidden,
             )
-            self._notices.handled(handled)
+            self.notices.handled(handled)
         except UnavailableError as error:
-            self._notices.warn("stays in the queue", error)
+            self.notices.warn("stays in the queue", error)
             self._hide(message, _again_after(message))
             return False
         except Exception as error:  # noqa: BLE001 — the messages of other groups continue
-            self._notices.fail("stays in the queue", error)
+            self.notices.fail("stays in the queue", error)
             self._hide_for_lease(noted)
             return False
         if handled.disposition is Disposition.LEAVE:
             self._hide_for_lease(noted)
             return False
-        self._done(message)
+        self.done(message)
         return True
 
     def _hide_for_lease(self, noted: _Noted) -> None:
         """Hide a message that stays in the queue for a lease, unless it was hidden on purpose."""
-        if self._lease is not None and not noted.hidden:
-            self._hide(noted.message, self._lease)
+        if self.lease is not None and not noted.hidden:
+            self._hide(noted.message, self.lease)
 
     def _hide(self, message: FifoDelivery, duration: timedelta) -> None:
         try:
             message.hide(duration)
         except Exception as error:  # noqa: BLE001 — redelivered when its visibility timeout ends
-            self._notices.warn("not handed back", error)
+            self.notices.warn("not handed back", error)
 
 
 @dataclass(slots=True)

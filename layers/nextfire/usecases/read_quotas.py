@@ -27,20 +27,14 @@ class QuotaUsage:
     weight: int
 
 
+@dataclass(frozen=True, slots=True)
 class ReadQuotas:
     """Reads the quota usage of tenants from existing counters: two items at most."""
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        control: ControlStore,
-        quotas: TenantQuotas,
-        weights: Mapping[str, int],
-    ) -> None:
-        self._jobs = jobs
-        self._control = control
-        self._quotas = quotas
-        self._weights = weights
+    jobs: JobStore
+    control: ControlStore
+    quotas: TenantQuotas
+    weights: Mapping[str, int]
 
     def of(self, tenant: str, now: datetime) -> QuotaUsage:
         """The usage of *tenant* at *now*.
@@ -48,12 +42,12 @@ class ReadQuotas:
         Raises:
             UndecodableError: The count of its jobs does not decode.
         """
-        quotas, minute = self._quotas.of(tenant), floor_minute(now)
+        quotas, minute = self.quotas.of(tenant), floor_minute(now)
         has_jobs, has_runs = quotas.jobs is not None, quotas.runs_per_minute is not None
         return QuotaUsage(
             quotas,
-            jobs=self._jobs.counted(tenant) if has_jobs else None,
-            runs=self._control.taken_runs(tenant, minute) if has_runs else None,
+            jobs=self.jobs.counted(tenant) if has_jobs else None,
+            runs=self.control.taken_runs(tenant, minute) if has_runs else None,
             minute_ends_at=minute + timedelta(minutes=1),
-            weight=max(self._weights.get(tenant, DEFAULT_WEIGHT), 1),
+            weight=max(self.weights.get(tenant, DEFAULT_WEIGHT), 1),
         )

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from concurrent.futures import Executor
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import cut
@@ -28,24 +29,17 @@ from nextfire.usecases.read_sequence import read_whole_sequence
 from nextfire.usecases.request_runs import check_pool
 
 
+@dataclass(frozen=True, slots=True)
 class RedriveSequence:
-    """Starts runs of a sequence again, and keeps what succeeded."""
+    """Starts runs of a sequence again, and keeps what succeeded. `executor`: reads several jobs, or
+    writes several runs, concurrently.
+    """
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        runs: RunStore,
-        *,
-        pools: Collection[str],
-        clock: Clock,
-        executor: Executor,
-    ) -> None:
-        """*executor*: reads several jobs, or writes several runs, concurrently."""
-        self._jobs = jobs
-        self._runs = runs
-        self._pools = pools
-        self._clock = clock
-        self._executor = executor
+    jobs: JobStore
+    runs: RunStore
+    pools: Collection[str]
+    clock: Clock
+    executor: Executor
 
     def plan(
         self,
@@ -64,7 +58,7 @@ class RedriveSequence:
                 the sequence has too many jobs.
             UnavailableError: It was not read in time.
         """
-        nodes = read_whole_sequence(self._jobs, self._runs, key, self._clock)
+        nodes = read_whole_sequence(self.jobs, self.runs, key, self.clock)
         steps = plan_redrive(nodes, link, downstream=downstream)
         if definition is Definition.RUN:
             check_definitions(steps)
@@ -97,22 +91,22 @@ class RedriveSequence:
             for step in steps
             if step.action is RedriveAction.RUN and not _has_started(step.node.run, asked_at)
         ]
-        jobs = list(self._executor.map(lambda step: self._job(step.node.key), starts))
+        jobs = list(self.executor.map(lambda step: self._job(step.node.key), starts))
         for job in jobs:
-            check_pool(job, self._pools)
+            check_pool(job, self.pools)
         waiting = [
             step.node
             for step in steps
             if step.must_await and not _has_started(step.node.run, asked_at)
         ]
         # All of them before the first start: a parent may end at once.
-        list(self._executor.map(lambda node: self._await_parents(node, link), waiting))
+        list(self.executor.map(lambda node: self._await_parents(node, link), waiting))
         ended = [step.node.run for step in starts if step.node.run]
-        list(self._executor.map(lambda run, job: self._start(run, job, reason), ended, jobs))
+        list(self.executor.map(lambda run, job: self._start(run, job, reason), ended, jobs))
         return steps
 
     def _job(self, key: RunKey) -> Job:
-        job = self._jobs.get(key.job)
+        job = self.jobs.get(key.job)
         if job is None or job.uid != key.uid:
             raise NotFoundError("execution", key.execution_id)
         if job.state is JobState.CANCELLED:
@@ -125,14 +119,14 @@ class RedriveSequence:
             reason = (
                 f"redriven from {link}: starts again after its parents if {node.rule} allows it"
             )
-            self._runs.await_parents(node.run, node.run.awaiting_parents(reason))
+            self.runs.await_parents(node.run, node.run.awaiting_parents(reason))
 
     def _start(self, run: Run, job: Job, reason: str | None) -> None:
-        now = cut(self._clock.now())
+        now = cut(self.clock.now())
         to = run.redriven(reason or REDRIVEN, now)
         entry = job.dispatch_entry(run.key, now, to.dispatch)
         # If it is refused, another request has started the run.
-        self._runs.redrive(to, entry, now, was=run.state)
+        self.runs.redrive(to, entry, now, was=run.state)
 
 
 def _has_started(run: Run | None, since: datetime | None) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from nextfire.dataclass import replace
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import ConflictError, UnavailableError
 from nextfire.domain.ids import JobKey, RunKey, first_run_id
@@ -33,29 +33,19 @@ _MAX_OFFSET = 100 * MOMENT
 """Maximum offset of a requested run from its request: concurrent requests move it."""
 
 
+@dataclass(frozen=True, slots=True)
 class RequestRuns:
-    """Starts runs in addition to the schedules of their jobs. *quotas*: each tenant's maximums.
-    *check_run_payload*: raises InvalidInputError if the job cannot run with a payload.
+    """Starts runs in addition to the schedules of their jobs. `quotas`: each tenant's maximums.
+    `check_run_payload`: raises InvalidInputError if the job cannot run with a payload.
     """
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        runs: RunStore,
-        find: FindRun,
-        *,
-        pools: Collection[str],
-        clock: Clock,
-        quotas: TenantQuotas = NO_QUOTAS,
-        check_run_payload: Callable[[JobDefinition, JsonValue], None] = lambda *_: None,
-    ) -> None:
-        self._jobs = jobs
-        self._runs = runs
-        self._find = find
-        self._pools = pools
-        self._clock = clock
-        self._quotas = quotas
-        self._check_run_payload = check_run_payload
+    jobs: JobStore
+    runs: RunStore
+    find: FindRun
+    pools: Collection[str]
+    clock: Clock
+    quotas: TenantQuotas = NO_QUOTAS
+    check_run_payload: Callable[[JobDefinition, JsonValue], None] = lambda *_: None
 
     def run_now(
         self,
@@ -88,7 +78,7 @@ class RequestRuns:
             InvalidInputError: The payload is too large, or lacks what the job's template names.
         """
         at = cut(asked_at)
-        near = self._runs.between(
+        near = self.runs.between(
             key, first_run_id(at), first_run_id(at + _MAX_OFFSET), lenient=True
         )
         for run in near:
@@ -96,13 +86,13 @@ class RequestRuns:
                 return run
         size = len(payload.encode()) if payload is not None else 0
         check_payload_size(size)
-        check_payload(size, self._quotas.of(key.tenant))
-        job = job_of(self._jobs, key)
+        check_payload(size, self.quotas.of(key.tenant))
+        job = job_of(self.jobs, key)
         if job.state is JobState.CANCELLED:
             raise ConflictError("The job is CANCELLED", "Recreate it: it no longer runs.")
         if payload is not None and replay_of is None:
-            self._check_run_payload(job.definition, json.loads(payload))
-        check_pool(job, self._pools)
+            self.check_run_payload(job.definition, json.loads(payload))
+        check_pool(job, self.pools)
         while at <= cut(asked_at) + _MAX_OFFSET:
             # Not a whole second, so that it never meets an occurrence, even of a later schedule.
             if at.microsecond == 0 or has_occurrence(version_at(job, at) or job, at):
@@ -120,7 +110,7 @@ class RequestRuns:
             )
             entry = job.dispatch_entry(run.key, asked_at, run.dispatch)
             entry = replace(entry, trigger=Trigger.MANUAL)
-            claim = self._runs.request(run, entry, self._clock.now())
+            claim = self.runs.request(run, entry, self.clock.now())
             if claim.taken:
                 return claim.run
             at += MOMENT
@@ -135,7 +125,7 @@ class RequestRuns:
             ConflictError: It has not ended, its record has no HTTP request, or its job no longer
                 exists.
         """
-        found = self._find.find(key)
+        found = self.find.find(key)
         if isinstance(found, PendingOccurrence) or not found.state.ended:
             raise ConflictError("The execution has not ended", "Wait for its end, or cancel it.")
         sent = [

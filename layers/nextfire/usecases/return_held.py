@@ -30,6 +30,7 @@ class Returned:
     left: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class ReturnHeld(Generic[D]):
     """Ends the leases of a dead worker's runs and makes its messages visible.
 
@@ -44,17 +45,10 @@ class ReturnHeld(Generic[D]):
         notices: Receives errors.
     """
 
-    def __init__(
-        self,
-        runs: RunStore,
-        show: Callable[[Sequence[D]], Sequence[str]],
-        clock: Clock,
-        notices: Notices,
-    ) -> None:
-        self._runs = runs
-        self._show = show
-        self._clock = clock
-        self._notices = notices
+    runs: RunStore
+    show: Callable[[Sequence[D]], Sequence[str]]
+    clock: Clock
+    notices: Notices
 
     def give_back(self, held: Sequence[D], *, polls_until: datetime, until: datetime) -> Returned:
         """Return *held*, in the order in which it was received. The process that held it, and all
@@ -75,14 +69,14 @@ class ReturnHeld(Generic[D]):
             # Leases first: a worker that receives a message waits while the lease is in force.
             ready, again = self._end_leases(left, released)
             if ready:
-                self._clock.sleep(max(polls_until - self._clock.now(), timedelta()))
+                self.clock.sleep(max(polls_until - self.clock.now(), timedelta()))
             for first in range(0, len(ready), _MAX_BATCH):
                 shown += self._show_some(ready[first : first + _MAX_BATCH], again)
             left = again
-            if self._clock.now() + _RETRY_AFTER >= until:
+            if self.clock.now() + _RETRY_AFTER >= until:
                 break
             if left:
-                self._clock.sleep(_RETRY_AFTER)
+                self.clock.sleep(_RETRY_AFTER)
         return Returned(len(released), shown, len(left))
 
     def _end_leases(self, left: Sequence[D], released: set[str]) -> tuple[list[D], list[D]]:
@@ -96,27 +90,27 @@ class ReturnHeld(Generic[D]):
                 if self._end_lease(delivery):
                     released.add(delivery.token)
             except UnavailableError as error:
-                self._notices.warn("run not given back yet", error)
+                self.notices.warn("run not given back yet", error)
                 again.append(delivery)
                 continue
             except Exception as error:  # noqa: BLE001 — the others are returned
-                self._notices.fail("run not given back", error)
+                self.notices.fail("run not given back", error)
             ready.append(delivery)
         return ready, again
 
     def _show_some(self, some: Sequence[D], again: list[D]) -> int:
         """Returns how many of *some* are visible. Those to be retried are appended to *again*."""
         try:
-            refused = self._show(some)
+            refused = self.show(some)
         except UnavailableError as error:
-            self._notices.warn("messages not given back yet", error)
+            self.notices.warn("messages not given back yet", error)
             again += some
             return 0
         except Exception as error:  # noqa: BLE001 — their runs are free when they are redelivered
-            self._notices.fail("messages not given back", error)
+            self.notices.fail("messages not given back", error)
             return 0
         if refused:
-            self._notices.warn("messages not given back", ", ".join(refused))
+            self.notices.warn("messages not given back", ", ".join(refused))
         return len(some) - len(refused)
 
     def _end_lease(self, delivery: D) -> bool:
@@ -126,11 +120,11 @@ class ReturnHeld(Generic[D]):
             UnavailableError: The store did not answer.
         """
         try:
-            run = self._runs.get(decode_message(delivery.body).key)
+            run = self.runs.get(decode_message(delivery.body).key)
         except UndecodableError:
             return False  # the worker that receives the message handles it
         if run is None or run.claim_token != delivery.token:
             return False
         # In the past for every worker, even if its clock is behind.
-        lapsed = self._clock.now() - CLOCKS_DIFFER
-        return self._runs.extend(run, lease_until=lapsed) is not None
+        lapsed = self.clock.now() - CLOCKS_DIFFER
+        return self.runs.extend(run, lease_until=lapsed) is not None

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, isoformat
@@ -25,13 +26,13 @@ _SKIP = "skip"
 _TRIES = 5  # of a change that races with other changes of the same job
 
 
+@dataclass(frozen=True, slots=True)
 class SkipNext:
     """Skips occurrences. The record of the skip and the job are written together."""
 
-    def __init__(self, jobs: JobStore, runs: RunStore, *, clock: Clock) -> None:
-        self._jobs = jobs
-        self._runs = runs
-        self._clock = clock
+    jobs: JobStore
+    runs: RunStore
+    clock: Clock
 
     def skip_next(
         self,
@@ -53,8 +54,8 @@ class SkipNext:
             ChangedError: The job is not in a version of *expected*.
         """
         for _ in range(_TRIES):
-            now = self._clock.now()
-            job = living_job(self._jobs, key)
+            now = self.clock.now()
+            job = living_job(self.jobs, key)
             # Possibly by a repetition of this request that was processed later than the first.
             if asked_at is not None and any(at > asked_at for at in job.skips):
                 return job
@@ -76,7 +77,7 @@ class SkipNext:
             )
             skips = (*job.skips, at)[-MAX_SKIPS:]
             skipping = revised(replace(job, skips=skips), now)
-            written = self._runs.skip_next(run, skipping)
+            written = self.runs.skip_next(run, skipping)
             if written is Written.DONE:
                 return skipping
             if written is Written.REFUSED:
@@ -96,8 +97,8 @@ class SkipNext:
             ChangedError: The job is not in a version of *expected*.
         """
         for _ in range(_TRIES):
-            now = self._clock.now()
-            job = living_job(self._jobs, key)
+            now = self.clock.now()
+            job = living_job(self.jobs, key)
             check_version(job, expected)
             at = next((at for at in reversed(job.skips) if at > now), None)
             if at is None:
@@ -113,7 +114,7 @@ class SkipNext:
                 )
             skips = tuple(each for each in job.skips if each != at)
             skipping = revised(replace(job, skips=skips), now)
-            written = self._runs.unskip(job.run_key(at), skipping)
+            written = self.runs.unskip(job.run_key(at), skipping)
             if written is Written.DONE:
                 return skipping
             if written is Written.REFUSED:

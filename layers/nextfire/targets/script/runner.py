@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.attempt import AttemptOutcome, Result, rejection
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey
@@ -30,25 +31,16 @@ from nextfire.domain.run import Run
 from nextfire.domain.script import locate
 
 
+@dataclass(frozen=True, slots=True)
 class ScriptTarget:
     """Runs the scripts of one executor. `job_role`: their IAM role, if the pool has one."""
 
-    def __init__(
-        self,
-        *,
-        scripts: ScriptStore,
-        runner: ScriptRunner,
-        secrets: Secrets,
-        job_role: JobRole | None,
-        clock: Clock,
-        bucket: str,
-    ) -> None:
-        self._scripts = scripts
-        self._runner = runner
-        self._secrets = secrets
-        self._job_role = job_role
-        self._clock = clock
-        self._bucket = bucket
+    scripts: ScriptStore
+    runner: ScriptRunner
+    secrets: Secrets
+    job_role: JobRole | None
+    clock: Clock
+    bucket: str
 
     def admit(self, job: Job, run: RunKey, now: datetime, *, first: bool) -> None:
         """Scripts always start."""
@@ -80,18 +72,18 @@ class ScriptTarget:
     ) -> AttemptResult:
         """The attempt; the script's digest is appended to *fetched* once it is known."""
         definition = job.definition
-        began_at = self._clock.now()
+        began_at = self.clock.now()
         timeout = definition.timeout
         started = False
         try:
-            source = locate(definition.target, bucket=self._bucket, tenant=job.key.tenant)
-            script = self._scripts.fetch(source)
+            source = locate(definition.target, bucket=self.bucket, tenant=job.key.tenant)
+            script = self.scripts.fetch(source)
             fetched.append(script.sha256)
             environment = self._environment(job, masker)
             supervisor.load()
             with self._credentials(job, masker) as credentials:
                 # The preparation counts towards the limit of this host.
-                timeout = min(timeout, longest - (self._clock.now() - began_at))
+                timeout = min(timeout, longest - (self.clock.now() - began_at))
                 call = ScriptCall(
                     name=source.name,
                     source=script.content,
@@ -101,7 +93,7 @@ class ScriptTarget:
                     environment={
                         **environment,
                         **credentials,
-                        **_context(job, run, self._clock.now() + timeout),
+                        **_context(job, run, self.clock.now() + timeout),
                     },
                     masker=masker,
                     upstream=run.upstream,
@@ -110,7 +102,7 @@ class ScriptTarget:
                 verdict = supervisor.ask()
                 started = verdict is Directive.CONTINUE
                 ended = (
-                    self._runner.run(call, supervisor)
+                    self.runner.run(call, supervisor)
                     if started
                     else ScriptExit(None, "", "", stopped=verdict)
                 )
@@ -132,14 +124,14 @@ class ScriptTarget:
             if isinstance(value, str):
                 environment[name] = value
             else:
-                environment[name] = self._secrets.resolve(job.key.tenant, value)
+                environment[name] = self.secrets.resolve(job.key.tenant, value)
                 masker.add(environment[name])
         return environment
 
     def _credentials(self, job: Job, masker: Masker) -> AbstractContextManager[Mapping[str, str]]:
-        if self._job_role is None:
+        if self.job_role is None:
             return nullcontext({})
-        return self._job_role.lent(job.key, masker)
+        return self.job_role.lent(job.key, masker)
 
 
 def _result(ended: ScriptExit, timeout: timedelta, supervisor: RunControl) -> Result:
