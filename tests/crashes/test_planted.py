@@ -159,7 +159,7 @@ def test_a_run_that_is_claimed_before_what_was_missed_is_on_record(
     def claim_first(self: Any, job: Any, message: Any, host: Any) -> Handled:
         handled = carry_out(self, job, message, host)
         if handled.started:
-            record_missed(self._runs, job, message, self._clock.now())
+            record_missed(self._ports.runs, job, message, self._ports.clock.now())
         return handled
 
     monkeypatch.setattr(execute_run, "record_missed", lambda *_: Recorded())

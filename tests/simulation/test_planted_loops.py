@@ -84,11 +84,11 @@ def end_any_lease(patch: pytest.MonkeyPatch) -> None:
     """A supervisor does not check who holds the claim of a run."""
 
     def end_lease(use_case: Any, delivery: Any) -> bool:
-        run = use_case._runs.get(decode_message(delivery.body).key)  # noqa: SLF001
+        run = use_case.runs.get(decode_message(delivery.body).key)
         if run is None:
             return False
-        past = use_case._clock.now() - timedelta(seconds=5)  # noqa: SLF001
-        return use_case._runs.extend(run, lease_until=past) is not None  # noqa: SLF001
+        past = use_case.clock.now() - timedelta(seconds=5)
+        return use_case.runs.extend(run, lease_until=past) is not None
 
     patch.setattr(ReturnHeld, "_end_lease", end_lease)
 
