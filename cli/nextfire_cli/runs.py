@@ -181,7 +181,7 @@ def _list_some(
     if slowest:
         if more:
             caller.say(f"Only {_MOST_SORTED:,} runs were looked at: narrow --since and --until.")
-        items.sort(key=_took, reverse=True)
+        items.sort(key=partial(_took, now=now), reverse=True)
     items, more = items[:limit], more or len(items) > limit
     died = job_id is None and wanted["--state"] == RunState.DEAD and not slowest
     narrowed = any(wanted.values())
@@ -200,12 +200,14 @@ def _list_some(
         )
 
 
-def _took(run: Document) -> timedelta:
-    """How long the latest attempt of *run* took; nothing if it has not ended."""
-    if "startedAt" not in run or "finishedAt" not in run:
+def _took(run: Document, now: datetime) -> timedelta:
+    """How long the latest attempt of *run* took, up to *now* if it is running."""
+    if "startedAt" not in run or run["state"] in UNDER_WAY - {RunState.RUNNING}:
         return timedelta()
-    begun, ended_at = (datetime.fromisoformat(run[each]) for each in ("startedAt", "finishedAt"))
-    return ended_at - begun
+    until = run.get("finishedAt")
+    return (datetime.fromisoformat(until) if until else now) - datetime.fromisoformat(
+        run["startedAt"]
+    )
 
 
 @app.command()

@@ -111,7 +111,8 @@ def took(number: int, seconds: int) -> dict[str, Any]:
 
 
 def test_the_slowest_of_all_runs_come_first(call: Call, api: Api) -> None:
-    pages = [{"items": [took(1, 5), took(2, 60)], "cursor": "a."}, {"items": [RUNNING, took(3, 9)]}]
+    waits = RUN | {"state": "PENDING", "startedAt": "2020-05-24T10:00:00Z"}  # for its retry
+    pages = [{"items": [took(1, 5), took(2, 60)], "cursor": "a."}, {"items": [waits, took(3, 9)]}]
     api.routes["GET /v1/executions"] = pages
 
     result = call(
@@ -121,6 +122,10 @@ def test_the_slowest_of_all_runs_come_first(call: Call, api: Api) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.split() == [f"{ID}2", f"{ID}3"]
     assert "There are more than 2" in result.stderr
+    hangs = RUN | {"state": "RUNNING", "startedAt": "2020-05-24T10:00:00Z"}
+    api.routes["GET /v1/executions"] = [{"items": [took(2, 60), hangs]}]
+    first = call("runs", "list", "--slowest", "--limit", "1", "-o", "name").stdout
+    assert first.strip() == hangs["executionId"], "a run that hangs has taken long"
     dead = [{"items": [took(1, 5) | {"state": "DEAD"}]}]
     api.routes["GET /v1/executions"] = dead
     assert "TOOK" in call("runs", "list", "--slowest", "--state", "DEAD").stdout
