@@ -16,7 +16,7 @@ from nextfire_cli import session
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
-from nextfire_cli.shared_options import STACK
+from nextfire_cli.shared_options import PAST, PAST_FORMS, STACK
 
 if TYPE_CHECKING:
     from nextfire_cli.audit_bucket import AuditBucket
@@ -26,8 +26,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _EXAMPLE = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 
-_SPAN = "INSTANT|SPAN"
-_SINCE = "Events recorded then or later: an instant, or a span such as 30m, 12h, 2d."
+_SINCE = f"Events recorded at or after this: {PAST_FORMS}."
 Stack = Annotated[
     str | None,
     typer.Option(
@@ -41,7 +40,7 @@ Stack = Annotated[
 def verify_(
     context: typer.Context,
     since: Annotated[
-        str | None, typer.Option(metavar=_SPAN, help=f"{_SINCE} [dim]Default: all[/]")
+        str | None, typer.Option(metavar=PAST, help=f"{_SINCE} [dim]Default: all[/]")
     ] = None,
     expect: Annotated[
         str | None,
@@ -82,7 +81,7 @@ def verify_(
 @app.command("list")
 def list_(
     context: typer.Context,
-    since: Annotated[str, typer.Option(metavar=_SPAN, help=_SINCE)] = "1d",
+    since: Annotated[str, typer.Option(metavar=PAST, help=_SINCE)] = "1d",
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of events.")] = 100,
     stack: Stack = None,
 ) -> None:

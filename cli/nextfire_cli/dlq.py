@@ -28,7 +28,7 @@ from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError, MissingError
 from nextfire_cli.progress import progress
 from nextfire_cli.session import Session
-from nextfire_cli.shared_options import STACK, Limit, Reason, Yes
+from nextfire_cli.shared_options import PAST, PAST_FORMS, STACK, Limit, Reason, Yes
 
 if TYPE_CHECKING:
     from nextfire_cli.aws import DeadLetterQueue, Letter
@@ -103,8 +103,8 @@ def redrive(
         typer.Option(
             "--from",
             "--since",
-            metavar="INSTANT|SPAN",
-            help="Runs that died at or after this: an instant, or a time ago: 30m, 12h, 2d.",
+            metavar=PAST,
+            help=f"Runs that died at or after this: {PAST_FORMS}.",
         ),
     ] = "14d",
     reason: Reason = None,

@@ -21,19 +21,24 @@ _ZERO = re.compile(r"P(?=.*0)(?:0+[WD])*(?:T(?:0+(?:\.0+)?[HMS])+)?")
 
 
 def moment(text: str, flag: str, now: datetime) -> str:
-    """Return *text* if it is an instant, or the instant that long before *now*: ``12h``, ``P2D``.
+    """Return *text* if it is an instant, the last time of day ``18:00`` in UTC before *now*, or the
+    instant that long before *now*: ``12h``, ``P2D``.
 
     Raises:
-        typer.BadParameter: *text* is neither, or too long ago.
+        typer.BadParameter: *text* is invalid, or too long ago.
     """
     with contextlib.suppress(ValueError):
         datetime.fromisoformat(text)
         return text
     try:
+        if _TIME_OF_DAY.fullmatch(text):
+            today = _today_at(text, now)
+            return isoformat(today if today <= now else today - timedelta(days=1))
         return isoformat(now - parse_duration(_iso_8601(text), flag))
-    except (InvalidInputError, OverflowError) as error:
+    except (InvalidInputError, OverflowError, ValueError) as error:
         raise typer.BadParameter(
-            f"{text!r} is not a span. Write 30m, 12h, 2d or PT12H, or an instant.{_capital(text)}",
+            f"{text!r} is not a time. Write an instant, such as 2026-05-24T18:00, or 18:00 (UTC), "
+            f"or 30m, 12h or 2d ago.{_capital(text)}",
             param_hint=flag,
         ) from error
 
@@ -47,8 +52,7 @@ def ahead(text: str, flag: str, now: datetime) -> datetime:
     """
     try:
         if _TIME_OF_DAY.fullmatch(text):
-            hour, minute = map(int, text.split(":"))
-            today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+            today = _today_at(text, now)
             return today if today > now else today + timedelta(days=1)
         with contextlib.suppress(ValueError):
             found = datetime.fromisoformat(text)
@@ -60,6 +64,12 @@ def ahead(text: str, flag: str, now: datetime) -> datetime:
             f"{_capital(text)}",
             param_hint=flag,
         ) from error
+
+
+def _today_at(text: str, now: datetime) -> datetime:
+    """The time of day *text* on the day of *now*. Raises ValueError: 24:00."""
+    hour, minute = map(int, text.split(":"))
+    return now.replace(hour=hour, minute=minute, second=0, microsecond=0)
 
 
 def iso_duration(text: str, flag: str, least: str = "0.001 s") -> str:

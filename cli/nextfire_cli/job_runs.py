@@ -14,7 +14,7 @@ from nextfire_cli.documents import Document
 from nextfire_cli.durations import moment
 from nextfire_cli.job_control import JobId
 from nextfire_cli.job_files import read_payload
-from nextfire_cli.shared_options import Reason
+from nextfire_cli.shared_options import PAST, PAST_FORMS, Reason
 from nextfire_cli.waiting import ended, exit_by_outcome
 
 
@@ -56,8 +56,8 @@ def backfill(
         typer.Option(
             "--from",
             "--since",
-            metavar="INSTANT|SPAN",
-            help="Start of the range, inclusive: an instant (UTC), or a time ago: 12h, 7d.",
+            metavar=PAST,
+            help=f"Start of the range, inclusive: {PAST_FORMS}.",
         ),
     ] = None,
     to: Annotated[
@@ -65,7 +65,7 @@ def backfill(
         typer.Option(
             "--to",
             "--until",
-            metavar="INSTANT|SPAN",
+            metavar=PAST,
             help="End of the range, exclusive. [dim]Default: now[/]",
         ),
     ] = None,

@@ -54,6 +54,16 @@ _FLAGS = {name: f"--{name}" for name in ("from", "to", "max", "until", "pool")} 
 """The flags of commands that have one for each of these fields."""
 _ARGUMENT = re.compile(r'\b(endpoint=URL|profile=NAME|region=NAME|auth="(?:keys|iam|jwt)")')
 """An argument of `nextfire.Client` in a remedy."""
+_LISTED = {
+    "Job": "nextfire jobs list",
+    "Key": "nextfire keys list",
+    "Script": "nextfire scripts list",
+    "Execution": "nextfire runs list JOB_ID",
+}
+"""What lists the ids of resources that were not found."""
+_NOT_FOUND = re.compile(
+    rf"^({'|'.join(_LISTED)})( .* was not found\.) List yours to see their ids", re.MULTILINE
+)
 _FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
 
 
@@ -72,7 +82,9 @@ def in_words_of_the_command(text: str, flags: Mapping[str, str] | None = None) -
     """*text*, a problem or a remedy from the API or the client, with commands instead of requests
     and flags instead of arguments. *flags*: the flags that were typed, by the field that each sets.
     """
-    text = with_flags(text)
+    text = _NOT_FOUND.sub(
+        lambda found: f"{found[1]}{found[2]} {_LISTED[found[1]]} shows the ids", with_flags(text)
+    )
     known = {**_FLAGS, **(flags or {})}
     meant = _COMMANDS | (_OF_A_SCHEDULE if "schedule" in known else {})
 

@@ -23,7 +23,7 @@ from nextfire_cli.run_redrive import redrive
 from nextfire_cli.run_reindex import INCOMPLETE, reindex
 from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
-from nextfire_cli.shared_options import Limit, Reason
+from nextfire_cli.shared_options import PAST, PAST_FORMS, Limit, Reason
 from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -33,6 +33,8 @@ _LONGEST_PAUSE = 3.0
 """Seconds between two looks, at most, at a job that is followed."""
 _MOST = 100
 """Maximum number of runs on a page."""
+_MOST_SORTED = 10_000
+"""Maximum number of runs that are sorted by duration."""
 _OF_ATTEMPTS = {"FAILED": "FAILED is the outcome of an attempt: use DEAD."}
 _SPAN = {"--from": "--since (--from)", "--to": "--until (--to)"}
 """The flags that take a time, as messages name them."""
@@ -69,9 +71,8 @@ def list_(
         typer.Option(
             "--from",
             "--since",
-            metavar="INSTANT|SPAN",
-            help="Scheduled at or after this: an instant, or a time ago: 30m, 12h, 2d. "
-            "[dim]Default: 24h before --to[/]",
+            metavar=PAST,
+            help=f"Scheduled at or after this: {PAST_FORMS}. [dim]Default: 24h before --to[/]",
         ),
     ] = None,
     until: Annotated[
@@ -79,7 +80,7 @@ def list_(
         typer.Option(
             "--to",
             "--until",
-            metavar="INSTANT|SPAN",
+            metavar=PAST,
             help="Scheduled before this. [dim]Default: now[/]",
         ),
     ] = None,
@@ -91,6 +92,12 @@ def list_(
             help="Of jobs that have this label now. Repeat the option: that have all of them.",
         ),
     ] = None,
+    slowest: Annotated[
+        bool,
+        typer.Option(
+            "--slowest", help=f"Longest first. Looks at up to {_MOST_SORTED:,} runs, latest first."
+        ),
+    ] = False,
 ) -> None:
     """List a job's runs, newest first, with lateness and duration. Without a job: the runs of all
     jobs, latest change first; --from and --to then apply to their end, else their start.
@@ -104,6 +111,7 @@ def list_(
       nextfire runs list --state RUNNING
       nextfire runs list --state DEAD --since 12h --label team=etl
       nextfire runs list --state DEAD --from 2026-05-23 --to 2026-05-24
+      nextfire runs list --slowest --since 7d
     """
     caller = session.of(context)
     client = waiting.client_of(caller, follows=follow)
@@ -111,12 +119,13 @@ def list_(
     wanted = {"--state": state, "--from": since, "--to": until, "--pool": pool}
     wanted["--label"] = labels or None
     given = [flag for flag, value in wanted.items() if value is not None]
+    given += ["--slowest"] * slowest
     if follow and job_id is None:
         raise typer.BadParameter("only a job's runs can be followed", param_hint="--follow")
     if follow and given:
         raise typer.BadParameter("not with --follow", param_hint=given)
     if given or job_id is None:
-        _list_some(caller, wanted, job_id, limit)
+        _list_some(caller, wanted, job_id, limit, slowest=slowest)
         return
     if not follow:
         items, more = first(limit, partial(client.list_executions, job_id))
@@ -139,7 +148,12 @@ def list_(
 
 
 def _list_some(
-    caller: Session, wanted: Mapping[str, str | None], job_id: str | None, limit: int
+    caller: Session,
+    wanted: Mapping[str, str | None],
+    job_id: str | None,
+    limit: int,
+    *,
+    slowest: bool,
 ) -> None:
     now = datetime.fromtimestamp(time.time(), UTC)
     asked = {
@@ -163,20 +177,37 @@ def _list_some(
         freshness.update({k: v for k, v in found.document.items() if k == "overview"})
         return found
 
-    items, more = first(limit, find)
+    items, more = first(_MOST_SORTED if slowest else limit, find)
+    if slowest:
+        if more:
+            caller.say(f"Only {_MOST_SORTED:,} runs were looked at: narrow --since and --until.")
+        items.sort(key=partial(_took, now=now), reverse=True)
     items, more = items[:limit], more or len(items) > limit
-    died = job_id is None and wanted["--state"] == RunState.DEAD
+    died = job_id is None and wanted["--state"] == RunState.DEAD and not slowest
     narrowed = any(wanted.values())
     runs = render.executions(items, wide=caller.wide, narrowed=narrowed)
     view = render.dead(items) if died else runs
     caller.show({"items": items} | freshness, view)
     caller.say_if_more(limit, more=more)
+    if not items and asked["from"] is None:
+        span = "last 24 h" if asked["to"] is None else "24 h before --until"
+        caller.say(f"Only the {span} were searched: --since 7d looks further back.")
     begins_at = freshness.get("overview", {}).get("beginsAt")
     if begins_at is not None and begins_at > (asked["from"] or isoformat(now - _DAY)):
         caller.say(
             f"Runs that have not changed since {begins_at} may be missing: the overview of runs"
             f" began then. {INCOMPLETE}"
         )
+
+
+def _took(run: Document, now: datetime) -> timedelta:
+    """How long the latest attempt of *run* took, up to *now* if it is running."""
+    if "startedAt" not in run or run["state"] in UNDER_WAY - {RunState.RUNNING}:
+        return timedelta()
+    until = run.get("finishedAt")
+    return (datetime.fromisoformat(until) if until else now) - datetime.fromisoformat(
+        run["startedAt"]
+    )
 
 
 @app.command()

@@ -13,6 +13,7 @@ import typer
 from pydantic import ValidationError
 from rich.text import Text
 
+from nextfire.client import access
 from nextfire.domain.errors import NextfireError
 from nextfire.domain.places import tenant_place
 from nextfire.domain.references import ParameterReference, Reference, SecretReference
@@ -23,6 +24,7 @@ from nextfire_cli.shared_options import Yes
 
 if TYPE_CHECKING:
     from nextfire.adapters.files.secrets import FileSecrets
+    from nextfire_cli.aws_secrets import AccountSecrets
     from nextfire_cli.local.embedded import EmbeddedInfo
     from nextfire_cli.local.stack_info import StackInfo
 
@@ -104,7 +106,7 @@ def list_(context: typer.Context, pool: Pool = "default") -> None:
         with _translated():
             names = _files(stack, pool).names(stack.account_id)
     else:
-        names = caller.account().secrets(pool=pool, tenant=caller.tenant()).names()
+        names = _of_account(caller, pool).names()
     items = [{"kind": kind, "name": name} for kind, found in names.items() for name in found]
     caller.show({"items": items}, render.secrets(items, pool))
 
@@ -139,8 +141,7 @@ def delete(
         with _translated():
             existed = _files(stack, pool).delete(stack.account_id, reference)
     else:
-        held = caller.account().secrets(pool=pool, tenant=caller.tenant())
-        existed = held.delete(reference, recoverable=stack is None)
+        existed = _of_account(caller, pool).delete(reference, recoverable=stack is None)
     if not existed:
         others = "" if pool == "default" else f" --pool {pool}"
         raise MissingError(
@@ -193,6 +194,16 @@ def _value(file: str | None, noun: str) -> str:
         problem = "the value is empty" if not value else "the value is not text"
         raise typer.BadParameter(problem, param_hint=given)
     return value
+
+
+def _of_account(caller: session.Session, pool: str) -> "AccountSecrets":
+    """The secrets of *pool* in the AWS account of the API that this call names, or of the emulator.
+
+    Raises:
+        CliError: No API is named: the user may mean a local stack, which does not run.
+    """
+    access.checked_endpoint(caller.api_endpoint())
+    return caller.account().secrets(pool=pool, tenant=caller.tenant())
 
 
 def _files(stack: "EmbeddedInfo", pool: str) -> "FileSecrets":

@@ -12,4 +12,7 @@ Reason = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Reason, stored with the change; at most 256 characters."),
 ]
+PAST = "INSTANT|HH:MM|SPAN"
+"""Metavar of an option that takes a time in the past; `durations.moment` reads it."""
+PAST_FORMS = "an instant, the last HH:MM (UTC), or a time ago: 30m, 12h, 2d"
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]

@@ -140,7 +140,7 @@ def lost_watchers(found: Document, *, embedded: bool = False) -> Iterator[tuple[
             state = f"has not renewed its lease since {each['renewedAt']}, so it died or hangs"
             yield name, state, _ONLY_ONE if embedded else _TAKEOVER
         elif each["state"] == WatcherState.STOPPED:
-            yield name, "was not started for minutes", _ONLY_ONE if embedded else _RUNBOOK
+            yield name, "has not run for minutes", _ONLY_ONE if embedded else _RUNBOOK
 
 
 def _failures(caller: Session) -> Document:

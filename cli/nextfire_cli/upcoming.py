@@ -15,6 +15,7 @@ from nextfire_cli import render, session
 from nextfire_cli.documents import Document
 from nextfire_cli.durations import ahead
 from nextfire_cli.job_control import OneJob
+from nextfire_cli.job_files import read_listed_labels
 from nextfire_cli.session import Session
 
 MOST = 100
@@ -26,6 +27,7 @@ _PAGE = 100
 _SIDE_BY_SIDE = 5
 """Concurrent requests."""
 _FEW = 10
+_NARROW = ": give an earlier --until, or leave jobs out by --label"
 
 
 def upcoming(
@@ -47,6 +49,13 @@ def upcoming(
             help=f"Maximum number of results. [dim]Default: {_FEW}, with --until {MOST}[/]",
         ),
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Only jobs with this label. Repeat the option: only jobs with all of them.",
+        ),
+    ] = None,
 ) -> None:
     """Show what runs next: the next occurrences of a job and the effect of clock changes, or
     without JOB_ID those of all jobs in order of time.
@@ -57,12 +66,15 @@ def upcoming(
     [bold]Examples[/]
       nextfire jobs upcoming
       nextfire jobs upcoming --until 08:00
-      nextfire jobs upcoming --until 12h --count 30
+      nextfire jobs upcoming --until 12h --count 30 --label team=etl
       nextfire jobs upcoming job_a93f2 --count 3 --json
     """
     now = datetime.fromtimestamp(time.time(), UTC)
     end = None if until is None else ahead(until, "--until", now)
     wanted = count or (_FEW if end is None else MOST)
+    labels = [":".join(pair) for pair in read_listed_labels(label or ()).items()]
+    if labels and job_id is not None:
+        raise typer.BadParameter("not with JOB_ID: it selects jobs", param_hint="--label")
     caller = session.of(context)
     client = caller.client()
     if job_id is not None:
@@ -73,22 +85,22 @@ def upcoming(
         if not found and not caller.for_programs:
             caller.say(render.why_none(client.get_job(job_id).document))
     else:
-        items, more = _of_all(caller, client, end, wanted)
+        items, more = _of_all(caller, client, end, wanted, labels)
         caller.show({"items": items}, render.upcoming_of_all(items))
     if more and end is not None:
-        raise_it = ": raise --count" if wanted < MOST else ": give an earlier --until"
+        raise_it = ": raise --count" if wanted < MOST else _NARROW
         caller.say(f"There may be more than {wanted} until then{raise_it}.")
 
 
 def _of_all(
-    caller: Session, client: Client, end: datetime | None, wanted: int
+    caller: Session, client: Client, end: datetime | None, wanted: int, labels: list[str]
 ) -> tuple[list[Document], bool]:
     """The first *wanted* occurrences of all jobs until *end*, and whether there may be more.
 
     A job whose next occurrence is not among the first *wanted* of all jobs has none that is.
     """
     jobs = sorted(
-        (job for job in _active(caller, client) if _is_before(job["nextFireAt"], end)),
+        (job for job in _active(caller, client, labels) if _is_before(job["nextFireAt"], end)),
         key=lambda job: (datetime.fromisoformat(job["nextFireAt"]), job["jobId"]),
     )
     items: list[Document] = []
@@ -99,12 +111,14 @@ def _of_all(
     return items[:wanted], len(items) >= wanted or len(jobs) > wanted
 
 
-def _active(caller: Session, client: Client) -> list[Document]:
-    """The ACTIVE jobs that have a next occurrence."""
+def _active(caller: Session, client: Client, labels: list[str]) -> list[Document]:
+    """The ACTIVE jobs with all *labels* that have a next occurrence."""
     found: list[Document] = []
     cursor = None
     for _ in range(PAGES):
-        page = client.list_jobs(state=JobState.ACTIVE, limit=_PAGE, cursor=cursor)
+        page = client.list_jobs(
+            state=JobState.ACTIVE, label=labels or None, limit=_PAGE, cursor=cursor
+        )
         found += [job.document for job in page.items if job.document.get("nextFireAt")]
         cursor = page.cursor
         if not cursor:

@@ -38,7 +38,7 @@ def worker(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The CloudFormation stack, usually Nextfire. [dim]Default: the local stack[/]",
+            help="The CloudFormation stack, usually Nextfire. [dim]Default: the emulator[/]",
         ),
     ] = None,
 ) -> None:
@@ -47,11 +47,12 @@ def worker(
     In a terminal it prints a line for each run; otherwise, and with --json, the log: a JSON object
     in each line.
 
-    Needs a checkout. Uses the pool's worker role, which your credentials must be allowed to assume.
+    Needs a checkout, and a stack on AWS or on the emulator: the embedded stack has its own workers
+    (nextfire up --workers 4). Uses the pool's worker role, which your credentials must be allowed to assume.
     Job scripts run on this machine: docs/operate/security.md says what they can access.
 
     [bold]Examples[/]
-      nextfire worker                                on the local stack
+      nextfire worker                                on the emulator
       nextfire worker --stack Nextfire --pool batch  on a deployed stack
     """
     caller = session.of(context)
@@ -123,9 +124,15 @@ def _account(caller: Session, stack: str | None) -> "Account":
     deployed = stack is not None or (caller.endpoint is not None and not is_local(caller.endpoint))
     if deployed:
         return Account.of_caller(caller.profile, caller.region)
-    if caller.stack() is None:
+    local = caller.stack()
+    if local is None:
         raise CliError(
-            "No local stack is up here.",
-            f"Start one with `nextfire up`, or name a deployed one: --stack {STACK}.",
+            "No emulator is up here.",
+            f"Start it with `nextfire up --emulator`, or name a deployed stack: --stack {STACK}.",
+        )
+    if local.kind == "embedded":
+        raise CliError(
+            "The embedded stack serves its pools itself.",
+            "Start it with more workers: nextfire up --workers 4. For another stack: --stack NAME",
         )
     return caller.account()

@@ -102,7 +102,7 @@ TYPED = [
     ),
     # Flags, as they were typed
     ("runs list --since yesterday", "value for --from", "--since (--from): 'yesterday' is not a"),
-    ("runs list --until yesterday", "value for --to", "--until (--to): 'yesterday' is not a span"),
+    ("runs list --until yesterday", "value for --to", "--until (--to): 'yesterday' is not a time"),
     (
         "runs list --from 2027-02-02 --to 2027-01-01",
         " from: later",

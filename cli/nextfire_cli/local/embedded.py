@@ -43,7 +43,8 @@ _HOST = "127.0.0.1"
 _NAME, _LOCK = "embedded", "lock"
 _GRACE = timedelta(seconds=20)
 _PATIENCE = 30.0  # seconds
-_LOOK_AT_KEY = timedelta(days=1).total_seconds()
+_LOOK_AT_KEY = 20.0
+"""Seconds between two looks: less than the gateway keeps its verdict on a key that was revoked."""
 
 
 class EmbeddedPool(BaseModel):
@@ -183,12 +184,12 @@ class EmbeddedStack:
         return False
 
     def renew_key(self) -> None:
-        """Create a new API key if the present one expires within a month. Looks once a day."""
+        """Create a new API key if the present one was revoked, or expires within a month."""
         now = time.monotonic()
         if self._lock is None or now < self._key_looked_at + _LOOK_AT_KEY:
             return
         self._key_looked_at = now
-        with contextlib.suppress(LocalStackError, OSError):  # there are 29 more days
+        with contextlib.suppress(LocalStackError, OSError):  # tried again at the next look
             self._provide_key()
 
     def deaths(self) -> list[str]:

@@ -120,7 +120,7 @@ _WATCHERS = {
     "WATCHING": "renews its lease",
     "ASLEEP": "sleeps: nothing is due soon",
     "LOST": "does not renew its lease",
-    "STOPPED": "was not started for minutes",
+    "STOPPED": "has not run for minutes",
 }
 
 

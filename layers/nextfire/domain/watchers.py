@@ -12,8 +12,8 @@ from nextfire.domain.ports.control import Takeover
 class WatcherState(StrEnum):
     """NEW: the group never had a watcher, and gets one within a minute. WATCHING: a watcher renews
     the lease of the group. ASLEEP: the lease is released, because nothing is due soon. LOST: the
-    holder died or hangs, and no watcher has taken the lease. STOPPED: no watcher has been started
-    for minutes, whatever the lease says.
+    holder died or hangs, and no watcher has taken the lease. STOPPED: no watcher has renewed
+    or taken the lease for minutes: none is started, or each ends at once.
     """
 
     NEW = "NEW"

@@ -24,7 +24,7 @@ class WatcherResponse(ApiResponse):
     state: WatcherState = field(
         description="NEW: the group never had a watcher, and gets one within a minute. WATCHING: a"
         " watcher renews the lease. ASLEEP: nothing is due soon. LOST: the holder died or hangs,"
-        " and no watcher has taken the lease yet. STOPPED: no watcher has been started for"
+        " and no watcher has taken the lease yet. STOPPED: no watcher has run for"
         " minutes, so due runs wait."
     )
     renewed_at: datetime | None = field(

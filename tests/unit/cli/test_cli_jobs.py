@@ -204,7 +204,7 @@ def test_a_backfill_takes_times_ago_and_ends_now_by_default(call: Call, api: Api
 
     wrong = call("jobs", "backfill", "job_1", "--from", "last week")
     assert wrong.exit_code == 2
-    assert "--from: 'last week' is not a span" in " ".join(wrong.stderr.split())
+    assert "--from: 'last week' is not a time" in " ".join(wrong.stderr.split())
 
 
 def test_a_backfill_that_continues_is_shown_with_its_job(call: Call, api: Api) -> None:

@@ -1,14 +1,15 @@
 """The commands for runs: lists of dead runs, logs, cancel, redrive."""
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
 import pytest
 
 from nextfire.adapters.aws.clients import SystemClock
-from tests.unit.cli.answers import CANCELLED, DEAD, ID, OTHER, RUNNING, problem
+from nextfire_cli import runs
+from tests.unit.cli.answers import CANCELLED, DEAD, ID, OTHER, RUN, RUNNING, problem
 from tests.unit.cli.conftest import Api, Call
 
 # Dead runs
@@ -83,10 +84,71 @@ def test_spans_are_relative_to_now(call: Call, api: Api) -> None:
 
 
 @pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["job_1", "--state", "SUCCEEDED"], "Only the last 24 h were searched: --since 7d looks"),
+        (["--until", "2030-01-01"], "Only the 24 h before --until were searched: --since 7d looks"),
+        (["--since", "7d"], ""),
+    ],
+)
+def test_an_empty_list_says_how_far_back_it_looked(
+    call: Call, api: Api, args: list[str], said: str
+) -> None:
+    api.routes["GET /v1/executions"] = [{"items": []}]
+
+    result = call("runs", "list", *args)
+
+    assert result.stdout == "No run matches.\n"
+    assert result.stderr.startswith(said)
+    assert bool(result.stderr) is bool(said)
+
+
+def took(number: int, seconds: int) -> dict[str, Any]:
+    """A run that took *seconds*."""
+    begun = datetime(2026, 5, 24, 10, tzinfo=UTC)
+    times = {"startedAt": begun, "finishedAt": begun + timedelta(seconds=seconds)}
+    return RUN | {"executionId": f"{ID}{number}", **{k: v.isoformat() for k, v in times.items()}}
+
+
+def test_the_slowest_of_all_runs_come_first(call: Call, api: Api) -> None:
+    waits = RUN | {"state": "PENDING", "startedAt": "2020-05-24T10:00:00Z"}  # for its retry
+    pages = [{"items": [took(1, 5), took(2, 60)], "cursor": "a."}, {"items": [waits, took(3, 9)]}]
+    api.routes["GET /v1/executions"] = pages
+
+    result = call(
+        "runs", "list", "--slowest", "--since", "2026-05-20", "--limit", "2", "-o", "name"
+    )
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.split() == [f"{ID}2", f"{ID}3"]
+    assert "There are more than 2" in result.stderr
+    hangs = RUN | {"state": "RUNNING", "startedAt": "2020-05-24T10:00:00Z"}
+    api.routes["GET /v1/executions"] = [{"items": [took(2, 60), hangs]}]
+    first = call("runs", "list", "--slowest", "--limit", "1", "-o", "name").stdout
+    assert first.strip() == hangs["executionId"], "a run that hangs has taken long"
+    dead = [{"items": [took(1, 5) | {"state": "DEAD"}]}]
+    api.routes["GET /v1/executions"] = dead
+    assert "TOOK" in call("runs", "list", "--slowest", "--state", "DEAD").stdout
+
+
+def test_the_slowest_of_too_many_runs_says_so(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_MOST_SORTED", 2)
+    api.routes["GET /v1/executions"] = [{"items": [took(1, 5), took(2, 6)], "cursor": "a."}]
+
+    result = call("runs", "list", "job_1", "--slowest")
+
+    assert "Only 2 runs were looked at: narrow --since and --until." in result.stderr
+    assert result.stdout.index(f"{ID}2") < result.stdout.index(f"{ID}1")
+
+
+@pytest.mark.parametrize(
     "args",
     [
         ["--state", "FAILED"],
         ["--follow"],
+        ["job_1", "--slowest", "--follow"],
         ["--state", "DEAD", "--follow"],
         ["--state", "DEAD", "--since", "99999999999d"],
         ["job_1", "--state", "DEAD", "--follow"],

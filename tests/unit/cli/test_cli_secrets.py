@@ -18,6 +18,7 @@ from nextfire_cli.aws import Account
 from nextfire_cli.errors import CliError
 from nextfire_cli.main import app
 from tests.local_stack import pretend_stack
+from tests.unit.cli.answers import ENDPOINT
 
 SECRET, PARAMETER = SecretReference(secret="billing/key"), ParameterReference(parameter="url")
 AWS_CALLER = {
@@ -207,20 +208,41 @@ def test_names_are_listed_and_deleted_on_aws(call: Call, monkeypatch: pytest.Mon
         manager.create_secret(Name="nextfire/pools/default/1234567890123/key", SecretString="x")
         store.put_parameter(Name=f"/{place}url", Value="hunter2", Type="SecureString")
 
+        def there(*args: str) -> Result:
+            return call(*args, "--endpoint", ENDPOINT, "--auth", "iam")
+
         def names() -> list[str]:
-            listed = call("list", "-o", "name")
+            listed = there("list", "-o", "name")
             assert listed.exit_code == 0, listed.output
             return listed.stdout.split()
 
         assert names() == ["billing/key", "key", "url"]
-        assert call("delete", "--yes", "key").exit_code == 0
-        assert call("delete", "--yes", "--parameter", "url").exit_code == 0
+        assert there("delete", "--yes", "key").exit_code == 0
+        assert there("delete", "--yes", "--parameter", "url").exit_code == 0
         assert names() == ["billing/key"]
         manager.restore_secret(SecretId=f"{place}key")  # for 30 days
         for args in (["absent"], ["--parameter", "url"]):
-            missing = call("delete", "--yes", *args)
+            missing = there("delete", "--yes", *args)
             assert missing.exit_code == 3
             assert "The pool default has no " in missing.stderr
+
+
+def test_secrets_of_aws_are_left_alone_while_the_local_stack_is_down(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in AWS_CALLER.items():
+        monkeypatch.setenv(name, value)
+    with mock_aws():
+        manager = boto3.Session("AKID", "secret").client("secretsmanager", "us-east-1")
+        name = "nextfire/pools/default/123456789012/key"
+        manager.create_secret(Name=name, SecretString="hunter2")
+
+        for args in (["list"], ["delete", "--yes", "key"]):
+            result = call(*args)
+            assert result.exit_code == 1
+            assert "No endpoint: no local stack is running here." in result.stderr
+
+        assert manager.get_secret_value(SecretId=name)["SecretString"] == "hunter2"
 
 
 def test_a_secret_of_the_emulator_is_gone_at_once() -> None:

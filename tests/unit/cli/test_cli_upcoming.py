@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import typer
 
 from nextfire_cli import upcoming
-from nextfire_cli.durations import ahead
+from nextfire_cli.durations import ahead, moment
 from tests.unit.cli.answers import problem
 from tests.unit.cli.conftest import Api, Call
 
@@ -102,6 +103,16 @@ def test_until_ends_the_list_and_says_if_there_is_more(call: Call, api: Api) -> 
     assert call("jobs", "upcoming", "--until", "1m").stdout == "No upcoming occurrences.\n"
 
 
+def test_only_jobs_with_the_labels_are_looked_at(call: Call, api: Api) -> None:
+    serve(api, every("a", 10, first=5))
+
+    result = call("jobs", "upcoming", "--label", "team=etl", "--label", "env=prod", "--json")
+
+    assert result.exit_code == 0, result.output
+    assert api.queries[0]["label"] == "team:etl,env:prod"
+    assert call("jobs", "upcoming", "a", "--label", "team=etl").exit_code == 2
+
+
 def test_a_job_that_was_deleted_since_does_not_hide_the_others(call: Call, api: Api) -> None:
     serve(api, every("a", 10, first=5), every("gone", 10, first=1))
     api.routes["GET /v1/jobs/gone/upcoming"] = problem(404, "Not found")
@@ -139,10 +150,24 @@ def test_times_ahead(text: str, instant: datetime) -> None:
     assert ahead(text, "--until", NOON) == instant
 
 
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("08:00", NOON.replace(hour=8)),
+        ("12:00", NOON),
+        ("12:01", NOON.replace(day=23, minute=1)),
+        ("90m", NOON - timedelta(minutes=90)),
+    ],
+)
+def test_times_in_the_past(text: str, instant: datetime) -> None:
+    assert datetime.fromisoformat(moment(text, "--since", NOON)) == instant
+
+
 @pytest.mark.parametrize("text", ["", "8", "24:00", "08:60", "soon", "99999999999d"])
-def test_what_is_no_time_ahead(text: str) -> None:
+@pytest.mark.parametrize("read", [ahead, moment])
+def test_what_is_not_a_time(text: str, read: Callable[[str, str, datetime], object]) -> None:
     with pytest.raises(typer.BadParameter, match="is not a time"):
-        ahead(text, "--until", NOON)
+        read(text, "--until", NOON)
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,9 @@ def test_watchers_that_are_not_started_are_a_problem(call: Call, api: Api) -> No
     result = call("status")
 
     assert result.exit_code == 1
-    assert "Watcher 0 was not started for minutes" in " ".join(result.stdout.split())
+    assert "Watcher 0 has not run for minutes" in " ".join(result.stdout.split())
     assert (
-        "Not on time: the watcher of group 0 was not started for minutes: see watcher-silent in"
+        "Not on time: the watcher of group 0 has not run for minutes: see watcher-silent in"
         " docs/operate/runbook.md."
     ) in " ".join(result.stderr.split())
 

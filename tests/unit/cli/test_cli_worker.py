@@ -14,6 +14,7 @@ from nextfire_cli.aws import Account
 from nextfire_cli.errors import CliError
 from nextfire_cli.main import app
 from nextfire_cli.worker import environment as worker_environment
+from tests.local_stack import pretend_stack
 
 ROOT = Path(__file__).resolve().parents[3]
 OUTPUTS = {
@@ -164,3 +165,18 @@ def test_pool_whose_runs_have_a_task_each_is_not_served_from_here() -> None:
 
     with pytest.raises(CliError, match='"isolation": "task"'):
         worker_environment(outputs, "sealed", None)
+
+
+def test_the_embedded_stack_has_its_own_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_stack(tmp_path)
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "infra" / "app.py").touch()
+    monkeypatch.chdir(tmp_path)
+
+    result = CliRunner().invoke(app, ["worker"], env={"NEXTFIRE_ENDPOINT": None})
+
+    assert result.exit_code == 1
+    assert "The embedded stack serves its pools itself." in result.stderr
+    assert "nextfire up --workers 4" in result.stderr

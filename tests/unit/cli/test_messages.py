@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from nextfire.client.errors import Fault
+from nextfire.domain.errors import NotFoundError
 from nextfire_cli.remedies import in_words_of_the_command
 from tests.unit.cli.conftest import Api, Call
 
@@ -124,3 +125,18 @@ def test_the_fields_of_a_preview_are_named_by_their_flags(call: Call, api: Api) 
     result = call("schedules", "preview", "--cron", "@daily", "--after", "tomorrow")
 
     assert result.stderr.endswith("--after: not an instant.\n")
+
+
+@pytest.mark.parametrize(
+    ("noun", "command"),
+    [
+        ("job", "nextfire jobs list"),
+        ("key", "nextfire keys list"),
+        ("script", "nextfire scripts list"),
+        ("execution", "nextfire runs list JOB_ID"),
+    ],
+)
+def test_what_was_not_found_is_listed_by_a_command(noun: str, command: str) -> None:
+    text = in_words_of_the_command(str(NotFoundError(noun, "a")))
+
+    assert text == f"{noun.capitalize()} 'a' was not found. {command} shows the ids."
