@@ -62,14 +62,18 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING)
     for part in ("api", "watcher", "auditor"):  # made before, so Powertools did not see the handler
         logging.getLogger(part).propagate = False
-    # All parts inherit the socket: while the API restarts, requests wait in its backlog.
+    # The supervisor keeps the socket: while the API restarts, requests wait in its backlog.
     with socket.create_server(("127.0.0.1", server.server_port), backlog=_BACKLOG) as listening:
         parts = [
             Part("api", partial(_serve, listening)),
-            Part("watcher", _watch),
-            Part("auditor", _audit),
+            Part("watcher", partial(_without, listening, _watch)),
+            Part("auditor", partial(_without, listening, _audit)),
             *(
-                Part(f"worker-{pool}-{number}", partial(_work, pool), signal.SIGTERM)
+                Part(
+                    f"worker-{pool}-{number}",
+                    partial(_without, listening, partial(_work, pool)),
+                    signal.SIGTERM,
+                )
                 for pool in server.server_pools
                 for number in range(server.server_workers)
             ),
@@ -87,6 +91,14 @@ def _report(file: Path, parts: Mapping[str, object]) -> None:
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
     sys.exit(0)
+
+
+def _without(listening: socket.socket, run: Callable[[], int]) -> int:
+    """Run a part that does not answer requests. If the supervisor was killed, a worker still stops
+    its scripts: with the socket it would keep the port from the next start.
+    """
+    listening.close()
+    return run()
 
 
 def _serve(listening: socket.socket) -> int:

@@ -55,7 +55,8 @@ def interpreter_environment() -> dict[str, str]:
 
 def credential_files() -> list[str]:
     """Paths of the files with AWS credentials that the environment of this process names, and of
-    the database of an embedded stack, which is next to its API key.
+    the data of an embedded stack: next to them is the file that names the stack to the command,
+    which sends the API key there.
     """
     names = (
         "AWS_SHARED_CREDENTIALS_FILE",
@@ -64,8 +65,8 @@ def credential_files() -> list[str]:
         "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
     )
     local = EmbeddedSettings.find()
-    database = [] if local is None else [str(local.embedded_folder / "nextfire.db")]
-    return database + [os.environ[name] for name in names if os.environ.get(name)]
+    data = [] if local is None else [str(local.embedded_folder)]
+    return data + [os.environ[name] for name in names if os.environ.get(name)]
 
 
 def ecs_agent() -> str | None:

@@ -78,18 +78,19 @@ class Stack:
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     # As in tests/e2e: scripts of dedicated users must be able to enter it.
-    state = host_folder("embedded-nextfire-")
-    state.chmod(0o711)
+    folder = host_folder("embedded-nextfire-")
+    folder.chmod(0o711)
+    state = folder / "state"
     local = EmbeddedStack(state, sources=ROOT, pools=POOLS)
     with local.running(lambda _line: None, workers=WORKERS, lease=LEASE) as info:
         yield Stack(local, info, state)
-    shutil.rmtree(state)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
 def scratch(stack: Stack) -> Path:
     """A new folder that scripts can read."""
-    folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=stack.state))
+    folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=stack.state.parent))
     folder.chmod(0o755)
     return folder
 

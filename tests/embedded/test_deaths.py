@@ -17,6 +17,7 @@ from nextfire import Client
 from nextfire.client.bearer import Bearer
 from nextfire_cli.local import LocalStackError, embedded
 from nextfire_cli.local.embedded import EmbeddedStack
+from nextfire_cli.local.ports import lasting_port
 from nextfire_cli.local.processes import started
 from tests.crons import LONG
 from tests.e2e.user import until
@@ -30,6 +31,8 @@ import json, os, sys
 with open(json.load(sys.stdin)["marks"], "a") as marks:
     marks.write(os.environ["NEXTFIRE_JOB_ID"] + "\\n")
 """
+IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+SLEEPS = "import time; time.sleep(60)"
 
 
 def _quiet(_line: str) -> None:
@@ -40,7 +43,7 @@ def _quiet(_line: str) -> None:
 def state() -> Iterator[Path]:
     folder = host_folder("deaths-nextfire-")
     folder.chmod(0o711)
-    yield folder
+    yield folder / "state"
     shutil.rmtree(folder)
 
 
@@ -92,6 +95,23 @@ def test_no_process_outlives_the_supervisor(state: Path) -> None:
         assert stack.status() is None
     finally:
         stack.stop()
+
+
+def test_the_port_is_free_while_the_workers_of_a_killed_stack_stop(state: Path) -> None:
+    """The next start would take another one, which clients do not know."""
+    marks, file = _marks(state), state / "embedded" / "port"
+    with EmbeddedStack(state, sources=ROOT).running(_quiet) as info:
+        port, parts, [supervisor] = int(file.read_text()), info.parts(), info.processes
+        with Client(info.endpoint, auth=Bearer(info.api_key)) as client:
+            client.push_script("marks", (IGNORES_SIGTERM + MARKS + SLEEPS).encode())
+            _create(client, "deaf", marks)
+            until(marks.read_text, "the script")
+
+        os.kill(supervisor.pid, signal.SIGKILL)
+
+        until(lambda: started(parts["api"]["pid"]) is None, "the end of the API")
+        assert lasting_port("127.0.0.1", file) == port
+        assert started(parts["worker-default-0"]["pid"]), "it waits for its script"
 
 
 def test_files_that_were_empty_when_the_machine_died_are_written_again(state: Path) -> None:
@@ -169,9 +189,7 @@ def test_a_database_that_is_damaged_is_reported_with_a_remedy(state: Path) -> No
 @pytest.mark.timeout(1200)
 def test_nothing_acknowledged_is_lost_though_everything_is_killed_at_random(state: Path) -> None:
     """Jobs are created while all processes are killed at random moments; each start continues."""
-    marks = state / "marks"
-    marks.touch()
-    marks.chmod(0o666)
+    marks = _marks(state)
     acknowledged: list[str] = []
     chance = random.Random(24)  # noqa: S311
     for kill in range(KILLS):
@@ -203,6 +221,14 @@ def test_nothing_acknowledged_is_lost_though_everything_is_killed_at_random(stat
             assert run.document["state"] == "SUCCEEDED", run.document
     # At least once: an attempt may have died after its mark. No run has two records.
     assert set(marks.read_text().split()) == set(acknowledged)
+
+
+def _marks(state: Path) -> Path:
+    """A file that scripts can write."""
+    marks = state.parent / "marks"
+    marks.touch()
+    marks.chmod(0o666)
+    return marks
 
 
 def _create(client: Client, job_id: str, marks: Path) -> str:

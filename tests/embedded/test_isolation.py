@@ -15,10 +15,13 @@ for path in json.load(sys.stdin)["paths"]:
 
 
 def test_a_script_reads_neither_the_key_nor_the_database_nor_secrets(user: User) -> None:
-    data = user.stack.state / "embedded"
     names = ("api-key", "upload-key", "nextfire.db", "nextfire.db-wal")
-    paths = [str(data / name) for name in names]
-    assert all((data / name).exists() for name in names)
+    files = [user.stack.state / "embedded" / name for name in names]
+    # Of the same user as scripts, if that is not root: they could change where the command sends
+    # the key.
+    files += [user.stack.state / name for name in ("lock", "stack.json", "logs/api.log")]
+    assert all(file.exists() for file in files)
+    paths = [str(file) for file in files]
     user.stack.put_script("default", "reads", READS)
 
     job = user.once(soon(), handler="reads", payload={"paths": paths})

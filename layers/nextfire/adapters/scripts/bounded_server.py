@@ -71,16 +71,20 @@ class SharedCapacity:
 class CpuThrottle:
     """Throttles a server that uses more than its share of a core."""
 
-    def __init__(self, share: Callable[[], float], *, now: float, spent: float) -> None:
-        """Build. *share*: fraction of a core. *now*: clock, *spent*: CPU time, both in seconds."""
+    def __init__(
+        self, share: Callable[[], float], *, now: float, spent: float, burst: float = _BURST
+    ) -> None:
+        """Build. *share*: fraction of a core. *now*: clock, *spent*, *burst*: CPU time; all in
+        seconds.
+        """
         self._share = share
         self._now, self._spent = now, spent
-        self._credit = _BURST
+        self._credit = self._burst = burst
 
     def delay(self, *, now: float, spent: float) -> float:
         """Return the seconds to wait before more work, given the clock and the CPU time so far."""
         earned = (now - self._now) * self._share()
-        self._credit = min(_BURST, self._credit + earned - (spent - self._spent))
+        self._credit = min(self._burst, self._credit + earned - (spent - self._spent))
         self._now, self._spent = now, spent
         return max(-self._credit / self._share(), 0)
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 import os
 import selectors
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Protocol, Self
 
+from nextfire.adapters.scripts.bounded_server import CpuThrottle
+
 _READ_BYTES = 64 * 1024
+_SHARE_OF_CORE = 0.02
+"""Fraction of a core that one script's output may use after `_BURST` seconds of CPU time."""
+_BURST = 2.0
+"""More than the 16 MiB that are kept take if they are lines of text."""
+_PAUSE = 0.2  # seconds at a time: the run is supervised in between
 _LINE_BYTES = 1024
 """Kept of the beginning of a line whose end is in the kept end of a stream."""
 
@@ -31,14 +40,48 @@ class Sink(Protocol):
     def __call__(self, data: bytes, /) -> None: ...
 
 
-class Stream:
-    """The reading end of a pipe or a socket. Never closes it."""
+class OutputPace:
+    """Makes a script wait whose output takes much of the executor's CPU time: to search it for
+    secrets can take a second for each megabyte. All runs share the interpreter's lock.
 
-    def __init__(self, descriptor: int, sink: Sink) -> None:
+    *over*: whether the program has ended; what its pipes still hold is read at once.
+    """
+
+    def __init__(self, over: Callable[[], bool]) -> None:
+        self._over = over
+        self._spent = 0.0
+        self._throttle = CpuThrottle(
+            lambda: _SHARE_OF_CORE, now=time.monotonic(), spent=0.0, burst=_BURST
+        )
+        self._reads_at = 0.0
+
+    def pauses(self) -> bool:
+        """Wait a moment until more may be read. Returns whether that was not long enough."""
+        left = self._reads_at - time.monotonic()
+        if left <= 0 or self._over():
+            return False
+        time.sleep(min(left, _PAUSE))
+        return left > _PAUSE
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Context manager: counts its CPU time."""
+        before = time.thread_time()
+        yield
+        self._spent += time.thread_time() - before
+        now = time.monotonic()
+        self._reads_at = now + self._throttle.delay(now=now, spent=self._spent)
+
+
+class Stream:
+    """The reading end of a pipe or a socket. Never closes it. *pace*: of a script's output."""
+
+    def __init__(self, descriptor: int, sink: Sink, pace: OutputPace | None = None) -> None:
         # A script may open the pipe itself and take the data after the poll reports it.
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._sink = sink
+        self._pace = pace
         self.ended = False
 
     def fileno(self) -> int:
@@ -48,6 +91,12 @@ class Stream:
         return 0 if self.ended else selectors.EVENT_READ
 
     def ready(self, _events: int) -> None:
+        if self._pace is not None and self._pace.pauses():
+            return
+        with nullcontext() if self._pace is None else self._pace.measured():
+            self._read()
+
+    def _read(self) -> None:
         try:
             data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.deferred_signals import signals_deferred
 from nextfire.dataclass import dataclass, field
 from nextfire.domain.instants import to_ms
 from nextfire.domain.message import RunMessage
@@ -134,7 +135,7 @@ class SqliteInbox:
             version = self._database.version()
             if poll == 0 or version != seen or poll % look_again == 0:
                 seen = version
-                if self._waits() and (found := self._take(most, hidden_for)):
+                if self._waits() and (found := self._take_unless_stopped(most, hidden_for)):
                     return found
             if poll < polls:
                 self._clock.sleep(_POLL)
@@ -166,6 +167,15 @@ class SqliteInbox:
         values = {"queue": self._pool, "now": to_ms(self._clock.now())}
         with self._database.reading("receive messages") as connection:
             return connection.execute(_WAITS, values).fetchone() is not None
+
+    def _take_unless_stopped(self, most: int, hidden_for: timedelta) -> list[SqliteDelivery]:
+        """Like `_take`. Messages that a stopped worker took would be hidden for a lease."""
+        with signals_deferred() as came:
+            found = self._take(most, hidden_for)
+            if came:
+                self.show(found)
+                found = []
+        return found
 
     def _take(self, most: int, hidden_for: timedelta) -> list[SqliteDelivery]:
         with self._database.writing("receive messages") as connection:
