@@ -15,6 +15,7 @@ from tests.unit.sequencing import ONE_ATTEMPT, after, states
 from tests.world import World
 
 PENDING = RunState.PENDING
+HOURLY = {"type": "CRON", "schedule": "0 * * * *"}
 
 
 class Backwards(InlineExecutor):
@@ -44,8 +45,11 @@ def dead_top(world: World, rule: str, **fields: Any) -> list[Job]:
     return [a, b, common]
 
 
-def test_a_run_awaits_a_parent_that_the_same_end_starts_again(world: World) -> None:
-    jobs = dead_top(world, "NONE_FAILED")
+@pytest.mark.parametrize("fields", [{}, HOURLY])
+def test_a_run_awaits_a_parent_that_the_same_end_starts_again(
+    world: World, fields: dict[str, Any]
+) -> None:
+    jobs = dead_top(world, "NONE_FAILED", **fields)
     assert states(world, *jobs) == [DEAD, SKIPPED, SKIPPED]
 
     world.manage_runs.redrive(run_key(jobs[0]), None)

@@ -15,7 +15,6 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
-from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start
 from nextfire.usecases.read_parents import records_near
 
@@ -90,9 +89,9 @@ class _Above:
         while level:
             key, run = level.pop()
             job = self.jobs.get(key)
-            if job is None or job.definition.type is not ScheduleType.AFTER:
+            if job is None:
                 continue
-            names = [edge.job for edge in job.definition.after]
+            names = [edge.job for edge in job.definition.after if edge.which is Which.SAME]
             parents = {name: self._run(JobKey(key.tenant, name)) for name in names}
             ended = {name: each for name, each in parents.items() if each is not None}
             if any(not each.state.ended for each in ended.values()):
@@ -114,8 +113,11 @@ class _Above:
 
 def _is_reopened(job: Job, skipped: Run, ended: Mapping[str, Run]) -> bool:
     """Whether *skipped*, a run of *job*, starts when the runs of its parents that *ended* have been
-    handed over to it: one of them ended after it, and its rule decides RUN.
+    handed over to it: one of them ended after it, and its rule decides RUN. False if the rule needs
+    runs with other logical times.
     """
+    if any(edge.which is not Which.SAME for edge in job.definition.after):
+        return False
     if job.state in {JobState.PAUSED, JobState.CANCELLED} or not _has_later(job, skipped, ended):
         return False
     states = dict.fromkeys((edge.job for edge in job.definition.after), ParentState.WAITING)
