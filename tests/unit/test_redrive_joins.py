@@ -135,13 +135,13 @@ def test_parents_that_end_in_their_order_are_not_all_read_each_time(
     child = world.register("c", **after(*names, triggerRule="ALL_DONE"))
     looked: list[str] = []
 
-    def ends_later(_jobs: object, _runs: object, key: JobKey, _at: object) -> bool:
+    def state(_: object, key: JobKey) -> ParentState:
         looked.append(key.job_id)
-        return key.job_id == names[-1]
+        return ParentState.WAITING if key.job_id == names[-1] else ParentState.FAILED
 
-    monkeypatch.setattr(awaits_again, "_ends_later", ends_later)
+    monkeypatch.setattr(awaits_again._Above, "state", state)  # noqa: SLF001
     states = dict.fromkeys(names, ParentState.FAILED)
-    assert awaits_again.awaits_again(world.jobs, world.runs, child, a_run(), states, set())
+    assert awaits_again.awaits_again(world.jobs, world.runs, child, a_run().key, states, set())
     assert looked == [names[-1]]
 
 

@@ -221,3 +221,12 @@ def test_a_stretch_holds_its_first_whatever_the_end() -> None:
     job = a_job(since=at("11:30"))
 
     assert job.stretch(job.fire_entry(NOON, 1), at("09:00")) == Stretch(NOON, NOON, 1)
+
+
+def test_a_count_in_a_zone_whose_offset_has_seconds_is_that_of_a_walk() -> None:
+    """Until 1972 Monrovia was 44 minutes and 30 seconds behind."""
+    since = datetime.fromisoformat("1970-01-04T03:44:00+00:00")
+    schedule = Schedule(ScheduleType.CRON, "* 3 * * *", "Africa/Monrovia", since)
+    first, last = since + timedelta(seconds=30), since + timedelta(seconds=810)
+
+    assert stretch(schedule, first, last, at_most=100) == Stretch(first, last, 14, last - MINUTE)

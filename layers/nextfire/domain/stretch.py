@@ -78,8 +78,9 @@ def stretch(schedule: Schedule, first: datetime, until: datetime, *, at_most: in
         last = first + (count - 1) * period
         return Stretch(first, last, count, last - period if count > 1 else None)
     if schedule.type is ScheduleType.CRON:
-        # Cron has minute precision: jobs with the same expression share one cached result.
-        until = max(first, until.replace(second=0, microsecond=0))
+        # Cron has minute precision: jobs with the same expression share a cached result. In a zone
+        # whose offset once had seconds, the minutes began half a minute later.
+        until = max(first, until.replace(second=until.second // 30 * 30, microsecond=0))
         return _cron_stretch(
             expression_text(schedule), schedule.timezone, schedule.dst, first, until, at_most
         )

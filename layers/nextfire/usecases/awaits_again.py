@@ -1,18 +1,20 @@
-"""Whether a SKIPPED run that may start after all has to wait for parents that started again."""
+"""Whether a run has to wait for parents that started again, or are about to."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.awaited import run_at
 from nextfire.domain.edges import Which
-from nextfire.domain.ids import JobKey
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
+from nextfire.domain.joins import ALONE
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
-from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start
 from nextfire.usecases.read_parents import records_near
 
@@ -24,42 +26,113 @@ def awaits_again(
     jobs: JobStore,
     runs: RunStore,
     child: Job,
-    skipped: Run,
+    key: RunKey,
     states: Mapping[str, ParentState],
     setups: Collection[str],
 ) -> bool:
-    """Whether the rule of *child* needs a parent that has not ended again, for its run that was
-    *skipped*. *states*: how the parents ended last, also if they have started since, by the names
-    that *setups* has too. Raises as the stores do.
+    """Whether the rule of *child*, which decided RUN, needs a parent that has not ended again, for
+    its run *key*. *states*: how the parents ended last, as far as the join knows, also if they have
+    started since, by the names that *setups* has too. Raises as the stores do.
 
     A parent writes its record before it is handed over and the others are read here. So of parents
     that end at the same time, the last one sees that all have ended.
     """
-    at, known = skipped.key.scheduled_at, {**states}
+    above, known = _Above(jobs, runs, key.scheduled_at), {**states}
     for edge in reversed(child.definition.after):  # the last ones often end last
-        key = JobKey(child.key.tenant, edge.job)
-        may_change = edge.which is Which.SAME and known.get(edge.job) in _MAY_CHANGE
-        if may_change and _ends_later(jobs, runs, key, at):
-            known[edge.job] = ParentState.WAITING
-            decision = decide_start(child.definition.trigger_rule, known, setups)
-            if decision.action is not RuleAction.RUN:
-                return True  # the others need not be read: this one looks again when it ends
+        if edge.which is not Which.SAME or known.get(edge.job) not in _MAY_CHANGE:
+            continue
+        state = above.state(JobKey(child.key.tenant, edge.job))
+        if state is None or state is known[edge.job]:
+            continue
+        known[edge.job] = state
+        decision = decide_start(child.definition.trigger_rule, known, setups)
+        if decision.action is not RuleAction.RUN:
+            return True  # the others need not be read: this one looks again when it ends
     return False
 
 
-def _ends_later(jobs: JobStore, runs: RunStore, key: JobKey, at: datetime) -> bool:
-    """Whether the run of *key* at *at* will be handed over later: it has not ended; or it was
-    SKIPPED because of its parents, and a run above it has not ended.
+def first_start_waits(
+    jobs: JobStore, runs: RunStore, child: Job, key: RunKey, states: Mapping[str, ParentState]
+) -> bool:
+    """As `awaits_again`, for a run without a record. Only with as few parents as one item of a join
+    has, so that the end of a wide one does not read all of them.
     """
-    level, seen = [key], {key}
-    while level:
-        key = level.pop()
-        run = run_at([*records_near(runs, key, at)], at)
-        if run is not None and not run.state.ended:
-            return True
-        job = jobs.get(key) if run is not None and run.skipped_by_parents else None
-        if job is not None and job.definition.type is ScheduleType.AFTER:
-            above = {JobKey(key.tenant, edge.job) for edge in job.definition.after} - seen
-            seen |= above
-            level += sorted(above, key=lambda each: each.job_id)
-    return False
+    edges, setups = child.definition.after, child.definition.setups
+    return 1 < len(edges) <= ALONE and awaits_again(jobs, runs, child, key, states, setups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Above:
+    """The runs above a run, at its logical time *at*. Each is read once."""
+
+    jobs: JobStore
+    runs: RunStore
+    at: datetime
+    found: dict[JobKey, Run | None] = field(default_factory=dict)
+
+    def state(self, key: JobKey) -> ParentState | None:
+        """The state of the run of *key*: WAITING if it will be handed over later. None: it has no
+        record.
+        """
+        run = self._run(key)
+        if run is None:
+            return None
+        if run.skipped_by_parents and self._ends_later(key, run):
+            return ParentState.WAITING
+        return ParentState.of(run.state)
+
+    def _ends_later(self, key: JobKey, run: Run) -> bool:
+        """Whether *run*, the one of *key*, which was SKIPPED because of its parents, will be handed
+        over later: a run above it has not ended; or one of them, or *run*, is about to be reopened.
+        """
+        level, seen = [(key, run)], {key}
+        while level:
+            key, run = level.pop()
+            job = self.jobs.get(key)
+            if job is None:
+                continue
+            names = [edge.job for edge in job.definition.after if edge.which is Which.SAME]
+            parents = {name: self._run(JobKey(key.tenant, name)) for name in names}
+            ended = {name: each for name, each in parents.items() if each is not None}
+            if any(not each.state.ended for each in ended.values()):
+                return True
+            if _is_reopened(job, run, ended):
+                return True
+            for name, each in ended.items():
+                parent = JobKey(key.tenant, name)
+                if each.skipped_by_parents and parent not in seen:
+                    seen.add(parent)
+                    level.append((parent, each))
+        return False
+
+    def _run(self, key: JobKey) -> Run | None:
+        if key not in self.found:
+            self.found[key] = run_at([*records_near(self.runs, key, self.at)], self.at)
+        return self.found[key]
+
+
+def _is_reopened(job: Job, skipped: Run, ended: Mapping[str, Run]) -> bool:
+    """Whether *skipped*, a run of *job*, starts when the runs of its parents that *ended* have been
+    handed over to it: one of them ended after it, and its rule decides RUN. False if the rule needs
+    runs with other logical times.
+    """
+    if any(edge.which is not Which.SAME for edge in job.definition.after):
+        return False
+    if job.state in {JobState.PAUSED, JobState.CANCELLED} or not _has_later(job, skipped, ended):
+        return False
+    states = dict.fromkeys((edge.job for edge in job.definition.after), ParentState.WAITING)
+    states |= {name: ParentState.of(run.state) for name, run in ended.items()}
+    rule, setups = job.definition.trigger_rule, job.definition.setups
+    return decide_start(rule, states, setups).action is RuleAction.RUN
+
+
+def _has_later(job: Job, skipped: Run, ended: Mapping[str, Run]) -> bool:
+    """Whether one of *ended* ended after the run of *job* was *skipped*. Not before a change of the
+    job: a new rule starts nothing by itself. The record of a run that is skipped again is as old as
+    before.
+    """
+    if skipped.restarted and any(run.skipped_by_parents for run in ended.values()):
+        return True
+    last = max((run.finished_at for run in ended.values() if run.finished_at), default=None)
+    since = skipped.finished_at
+    return last is not None and (since is None or last > since) and last >= job.updated_at

@@ -36,7 +36,7 @@ from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
-from nextfire.usecases.awaits_again import awaits_again
+from nextfire.usecases.awaits_again import awaits_again, first_start_waits
 from nextfire.usecases.join_states import join_states
 from nextfire.usecases.start_child import JoinEnd, StartChild
 from nextfire.usecases.timed_runs import JOIN_END_DISPATCH, TimedRuns
@@ -262,10 +262,10 @@ class HandOver:
                 stored
                 and stored.skipped_by_parents
                 and (again or _ended_since(stored, ended, ended_at))
-                and not awaits_again(self.jobs, self.runs, child, stored, ends.states, setups)
+                and not awaits_again(self.jobs, self.runs, child, run, ends.states, setups)
             ):
                 stored = self._starting.reopen(child, stored, ends.ready_at, decision.reason)
-            else:
+            elif stored or not first_start_waits(self.jobs, self.runs, child, run, ends.states):
                 self._starting.start(child, run, stored, ends.ready_at, decision.reason)
         elif stored is None and decision.action is RuleAction.RUN:
             stored = self._skip_paused(child, run)
@@ -323,7 +323,7 @@ class HandOver:
             ends = _Ends({edges[0].job: state}, (latest.finished_at or now) + edges[0].delay)
         setups = child.definition.setups
         decision = decide_start(child.definition.trigger_rule, ends.states, setups)
-        seen = child, skipped, ends.states, setups
+        seen = child, skipped.key, ends.states, setups
         if decision.action is not RuleAction.RUN or awaits_again(self.jobs, self.runs, *seen):
             return skipped
         return self._starting.reopen(child, skipped, ends.ready_at, decision.reason)

@@ -140,7 +140,7 @@ class TimedRuns:
         decided = self._decide(job, skipped.key)
         if decided.action is not RuleAction.RUN or not skipped.skipped_by_parents:
             return skipped
-        if awaits_again(self.jobs, self.runs, job, skipped, *_seen(decided.parents)):
+        if awaits_again(self.jobs, self.runs, job, skipped.key, *_seen(decided.parents)):
             return skipped
         at = ready_at(decided.parents, self.start.clock.now())
         return self.start.reopen(job, skipped, at, decided.reason)
@@ -204,7 +204,7 @@ class TimedRuns:
         if decided.action is RuleAction.RUN and job.state is not JobState.PAUSED:
             at = ready_at(decided.parents, self.start.clock.now())
             if stored is not None and stored.skipped_by_parents:
-                if awaits_again(self.jobs, self.runs, job, stored, *_seen(decided.parents)):
+                if awaits_again(self.jobs, self.runs, job, key, *_seen(decided.parents)):
                     return JoinEnd(f"is {stored.state}", stored)
                 return JoinEnd(decided.reason, self.start.reopen(job, stored, at, decided.reason))
             self.start.start(job, key, stored, at, decided.reason)
