@@ -48,9 +48,8 @@ def worker(
     in each line.
 
     Needs a checkout, and a stack on AWS or on the emulator: the embedded stack has its own workers
-    (nextfire up --workers 4). Uses the pool's worker role, which your credentials must be allowed to
-    assume.
-    Job scripts run on this machine: docs/operate/security.md says what they can access.
+    (nextfire up --workers 4). Uses the pool's worker role, which your credentials must be allowed
+    to assume. Job scripts run on this machine: docs/operate/security.md says what they can access.
 
     [bold]Examples[/]
       nextfire worker                                on the emulator
