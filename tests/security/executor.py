@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +45,9 @@ def main() -> None:
     sys.addaudithook(observe)
     runner = ProcessScriptRunner(temp_root=folder, grace=timedelta(seconds=1))
 
-    def run(call: dict[str, Any]) -> dict[str, Any]:
-        watch = Watch()
+    def run(call: dict[str, Any], watch: Watch, first: Watch) -> dict[str, Any]:
+        while call.get("after") and not first.printed["stdout"]:
+            time.sleep(0.01)
         end = runner.run(
             ScriptCall(
                 call.get("name", "script.py"),
@@ -59,6 +62,7 @@ def main() -> None:
         return {
             "exit_code": end.exit_code,
             "error": end.error,
+            "unavailable": end.unavailable,
             "stderr": end.stderr,
             "printed": bytes(watch.printed["stdout"]).decode(errors="replace"),
         }
@@ -66,7 +70,8 @@ def main() -> None:
     ends = []
     for together in json.load(sys.stdin):
         with ThreadPoolExecutor(len(together)) as threads:
-            ends.append(list(threads.map(run, together)))
+            watches = [Watch() for _ in together]
+            ends.append(list(threads.map(run, together, watches, repeat(watches[0]))))
     json.dump({"ends": ends, "started": started}, sys.stdout)
 
 

@@ -26,6 +26,8 @@ class Script:
     timeout: float = 20
     environment: dict[str, str] = field(default_factory=dict)
     name: str = "script.py"
+    after: bool = False
+    """Whether it starts when the first script of its list has printed something."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def test_missing_working_folder_is_reported() -> None:
     assert not end.unavailable, "each script fails there until the settings change"
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ETOOMANYREFS])
 @pytest.mark.parametrize("call", [(sandboxes, "LockedFolder"), (socket, "socketpair")])
 def test_what_the_host_lacks_is_not_a_failure_of_the_script(
     run: Runner, monkeypatch: pytest.MonkeyPatch, call: tuple[ModuleType, str], number: int

@@ -38,8 +38,11 @@ _SCARCE = {
     errno.ENFILE,
     errno.EAGAIN,
     errno.ENOMEM,
+    errno.ETOOMANYREFS,
 }
-"""Errors of a host that lacks disk space, open files, processes or memory."""
+"""Errors of a host that lacks disk space, open files, processes or memory. The last one: too many
+descriptors are in flight.
+"""
 
 
 class ProgramFiles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
@@ -101,6 +102,7 @@ class Sandboxes:
         sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
         if users is None:
             _hide()
+            _allow_open_files()
         with suppress(OSError):  # adopt what a killed keeper leaves
             confinement.prctl(confinement.PR_SET_CHILD_SUBREAPER, 1)
 
@@ -184,3 +186,14 @@ def _hide() -> None:
         confinement.prctl(confinement.PR_SET_DUMPABLE, 0)
     except OSError as error:
         _log.warning("scripts may read the executor's environment: %s", error)
+
+
+def _allow_open_files() -> None:
+    """Let this process open as many files as it may.
+
+    A process cannot send a descriptor while its user has more of them in flight than the process
+    may open files. Scripts of the same user can send as many as their own, lower limit.
+    """
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
