@@ -40,7 +40,7 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def state() -> Iterator[Path]:
     folder = host_folder("versions-nextfire-")
     folder.chmod(0o711)
-    yield folder
+    yield folder / "state"
     shutil.rmtree(folder)
 
 
@@ -53,7 +53,7 @@ def using(state: Path, sources: Path) -> Iterator[EmbeddedUser]:
         stack.put_script("default", "counting", COUNTING)
         with stack.api() as http:
             anyone: Any = stack
-            yield EmbeddedUser(anyone, http, state)
+            yield EmbeddedUser(anyone, http, state.parent)  # scripts see nothing of the stack's
 
 
 @contextmanager

@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from functions.api import services as api
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import unsent_dispatch
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.manage_runs import was_started
+from nextfire.usecases.skip_next import SkipNext
 from tests.builders import claim_run
 from tests.fakes import Clock
 from tests.integration.deployment import Deployment, message_for
@@ -264,7 +264,7 @@ class TestLostRequestsForRuns:
         before = system.job("a").skips
         clock.advance(timedelta(hours=20))
         with monkeypatch.context() as patch:
-            patch.setattr(api.services().skips, "skip_next", die)
+            patch.setattr(SkipNext, "skip_next", die)
             with pytest.raises(KeyboardInterrupt):
                 system.call("POST", "/v1/jobs/a/skip-next", headers=KEY)
         clock.advance(timedelta(hours=22))
@@ -285,7 +285,7 @@ class TestLostRequestsForRuns:
 
         system.register(jobId="a", schedule="* * * * *")
         with monkeypatch.context() as patch:
-            patch.setattr(api.services().skips, "skip_next", die)
+            patch.setattr(SkipNext, "skip_next", die)
             with pytest.raises(KeyboardInterrupt):
                 system.call("POST", "/v1/jobs/a/skip-next", {}, headers=KEY)
         clock.advance(timedelta(seconds=90))
