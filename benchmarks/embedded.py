@@ -152,7 +152,7 @@ class _Embedded:
 def _own_figures() -> tuple[Figures, str]:
     with (
         state_folder() as state,
-        EmbeddedStack(state, sources=ROOT).running(tell) as info,
+        EmbeddedStack(state / "stack", sources=ROOT).running(tell) as info,
         Client(info.endpoint, auth=Bearer(info.api_key)) as client,
     ):
         client.push_script("mark", SCRIPT.encode())
