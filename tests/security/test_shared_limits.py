@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.security.hosts import Host, Script
 
 USUAL = 1024
-"""Open files that a process may have if nobody set a limit. The hard limit is far higher."""
+"""The usual limit of open files. The hard limit is far higher."""
 IN_FLIGHT = """
 import array, os, socket, time
 null, kept, full = os.open(os.devnull, os.O_RDONLY), [], 0
