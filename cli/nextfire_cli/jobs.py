@@ -18,7 +18,7 @@ from nextfire_cli.job_files import SEVERAL, read_jobs, read_listed_labels
 from nextfire_cli.job_runs import backfill, run
 from nextfire_cli.missing_scripts import Strict, checked_scripts
 from nextfire_cli.options import takes
-from nextfire_cli.shared_options import Limit
+from nextfire_cli.shared_options import Limit, OfJobs
 from nextfire_cli.upcoming import upcoming
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -123,13 +123,7 @@ def list_(
             help="Of one state.",
         ),
     ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="Only jobs with this label. Repeat the option: only jobs with all of them.",
-        ),
-    ] = None,
+    label: OfJobs = None,
     name: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only jobs whose name starts with this.")
     ] = None,

@@ -16,9 +16,12 @@ class Bar:
     def __call__(self, completed: int) -> None:
         self._progress.update(self._task, completed=completed)
 
+    def add(self, completed: int) -> None:
+        self._progress.update(self._task, advance=completed)
+
 
 @contextlib.contextmanager
-def progress(caller: Session, noun: str, total: int | None) -> Iterator[Bar]:
+def progress(caller: Session, noun: str, total: int | None, *, shown: bool = True) -> Iterator[Bar]:
     """A progress bar on stderr, if that is a terminal. *total*: approximate, if known."""
     columns = (
         TextColumn("{task.description}"),
@@ -27,6 +30,6 @@ def progress(caller: Session, noun: str, total: int | None) -> Iterator[Bar]:
         TimeElapsedColumn(),
     )
     console = caller.err
-    shown = console.is_terminal and not caller.for_programs
+    shown = shown and console.is_terminal and not caller.for_programs
     with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
         yield Bar(bar, bar.add_task(noun, total=total))

@@ -18,13 +18,14 @@ from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
 from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.job_files import read_listed_labels
+from nextfire_cli.progress import progress
 from nextfire_cli.run_cancel import cancel
 from nextfire_cli.run_redrive import redrive
 from nextfire_cli.run_reindex import INCOMPLETE, reindex
 from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import PAST, PAST_FORMS, Limit, Reason
-from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome
+from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome, took
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 _DAY = timedelta(days=1)
@@ -175,13 +176,16 @@ def _list_some(
         # With labels, the API looks for them in some pages of this size.
         found = ask(**(page | {"limit": _MOST} if asked["label"] else page))
         freshness.update({k: v for k, v in found.document.items() if k == "overview"})
+        tell.add(len(found.items))
         return found
 
-    items, more = first(_MOST_SORTED if slowest else limit, find)
+    most = _MOST_SORTED if slowest else limit
+    with progress(caller, "executions", None, shown=most > _MOST) as tell:
+        items, more = first(most, find)
     if slowest:
         if more:
             caller.say(f"Only {_MOST_SORTED:,} runs were looked at: narrow --since and --until.")
-        items.sort(key=partial(_took, now=now), reverse=True)
+        items.sort(key=partial(took, now=now), reverse=True)
     items, more = items[:limit], more or len(items) > limit
     died = job_id is None and wanted["--state"] == RunState.DEAD and not slowest
     narrowed = any(wanted.values())
@@ -198,16 +202,6 @@ def _list_some(
             f"Runs that have not changed since {begins_at} may be missing: the overview of runs"
             f" began then. {INCOMPLETE}"
         )
-
-
-def _took(run: Document, now: datetime) -> timedelta:
-    """How long the latest attempt of *run* took, up to *now* if it is running."""
-    if "startedAt" not in run or run["state"] in UNDER_WAY - {RunState.RUNNING}:
-        return timedelta()
-    until = run.get("finishedAt")
-    return (datetime.fromisoformat(until) if until else now) - datetime.fromisoformat(
-        run["startedAt"]
-    )
 
 
 @app.command()

@@ -16,3 +16,10 @@ PAST = "INSTANT|HH:MM|SPAN"
 """Metavar of an option that takes a time in the past; `durations.moment` reads it."""
 PAST_FORMS = "an instant, the last HH:MM (UTC), or a time ago: 30m, 12h, 2d"
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
+OfJobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Only jobs with this label. Repeat the option: only jobs with all of them.",
+    ),
+]

@@ -17,6 +17,7 @@ from nextfire_cli.durations import ahead
 from nextfire_cli.job_control import OneJob
 from nextfire_cli.job_files import read_listed_labels
 from nextfire_cli.session import Session
+from nextfire_cli.shared_options import OfJobs
 
 MOST = 100
 """Occurrences that the API returns for a job, and so at most of all jobs."""
@@ -49,13 +50,7 @@ def upcoming(
             help=f"Maximum number of results. [dim]Default: {_FEW}, with --until {MOST}[/]",
         ),
     ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="Only jobs with this label. Repeat the option: only jobs with all of them.",
-        ),
-    ] = None,
+    label: OfJobs = None,
 ) -> None:
     """Show what runs next: the next occurrences of a job and the effect of clock changes, or
     without JOB_ID those of all jobs in order of time.

@@ -97,3 +97,13 @@ def _of_backfill(client: Client, asked: Document) -> list[Document]:
         to=datetime.fromisoformat(asked["last"]) + _MOMENT,
     )
     return [run.document for run in runs if run.finished_at is None or run.finished_at >= since]
+
+
+def took(run: Document, now: datetime) -> timedelta:
+    """How long the latest attempt of *run* took, up to *now* if it is running."""
+    if "startedAt" not in run or run["state"] in UNDER_WAY - {RunState.RUNNING}:
+        return timedelta()
+    until = run.get("finishedAt")
+    return (datetime.fromisoformat(until) if until else now) - datetime.fromisoformat(
+        run["startedAt"]
+    )
