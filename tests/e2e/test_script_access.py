@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Stack
-from tests.e2e.user import Document, User, soon
+from tests.e2e.user import Document, User, soon, until
 from tests.places import host_folder
 
 BORROWER = """
@@ -74,8 +74,12 @@ def test_references_are_resolved_for_the_script_and_recorded_nowhere(user: User)
         name: hashlib.sha256(value.encode()).hexdigest() for name, value in values.items()
     }
     read = json.dumps(user.call("GET", f"/v1/executions/{run['executionId']}"))
-    logs = "".join(path.read_text() for path in (user.stack.state / "logs").glob("worker-*"))
-    assert run["executionId"] in logs
+
+    def logged() -> str | None:  # a worker logs a run after it has recorded it
+        logs = [path.read_text() for path in (user.stack.state / "logs").glob("worker-*")]
+        return "".join(logs) if any(run["executionId"] in log for log in logs) else None
+
+    logs: str = until(logged, "the run in a worker's log")
     for value in values.values():
         assert value not in read + logs
 
