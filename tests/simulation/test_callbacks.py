@@ -101,8 +101,8 @@ PLANTS: dict[str, tuple[Plant, str]] = {
 _FIRST_SEED: dict[Plant, int] = {
     call_while_down: 123,
     overwrite: 2123,
-    ignore_places: 4143,
-    repair_held_runs: 2703,
+    ignore_places: 9063,
+    repair_held_runs: 10083,
     believe_in_lost_responses: 103,
     forget_held_runs: 163,
 }

@@ -117,7 +117,7 @@ LOOPS = {
 
 
 RARE: dict[Callable[[pytest.MonkeyPatch], None], range] = {
-    name_only_the_first: range(2737, 3800),
+    name_only_the_first: range(4530, 5000),
     end_any_lease: range(216, 400),
     continue_group: range(39, 300),
     skip_hand_back: range(17, 300),

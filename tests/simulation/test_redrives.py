@@ -66,7 +66,7 @@ PLANTS: dict[str, tuple[Plant, str]] = {
 }
 _FIRST_SEED: dict[Plant, int] = {
     send_a_wait_again: 247,
-    start_all_below: 947,
+    start_all_below: 807,
     ignore_downstream: 1227,
 }
 _MOST_SEEDS = 40

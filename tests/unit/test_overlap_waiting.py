@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import pytest
 
 from nextfire.domain.decisions import MAX_OUTSTANDING
-from nextfire.usecases.dispatch import gates
 from tests.accounting import assert_all_accounted_for, covered, ran, records, settle
 from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP
 from tests.fakes import InlineExecutor
@@ -72,16 +71,14 @@ class _Waited(Future[T]):
         self._executor, self._read = executor, read
 
     def result(self, timeout: float | None = None) -> T:
-        assert timeout is None
+        if timeout is not None:
+            raise TimeoutError
         assert self._executor.world is not None
         self._executor.sent = self._executor.world.queued
         return self._read()
 
 
-def test_jobs_that_allow_it_do_not_wait_for_a_read_of_the_runs_of_another_job(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(gates, "_ANSWERS_WITHIN", 0)
+def test_jobs_that_allow_it_do_not_wait_for_a_read_of_the_runs_of_another_job() -> None:
     executor = _Hanging()
     executor.world = world = World(BEGINNING, executor=executor)
     world.register("exclusive", **MINUTELY, overlap="QUEUE")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from nextfire.dataclass import dataclass, field, replace
 from nextfire.domain.decisions import OverlapDecision, decide_overlap
@@ -44,15 +44,6 @@ class Shares:
     backlogs: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, int] = field(default_factory=dict)
     quotas: TenantQuotas = NO_QUOTAS
-
-
-class Gate(Protocol):
-    """Admits some entries and postpones the rest."""
-
-    def admit(
-        self, wanted: list[DecidedEntry], now: datetime, report: TickReport
-    ) -> list[DecidedEntry]:
-        """Those of *wanted* that are admitted; the others are postponed."""
 
 
 @dataclass(slots=True)
@@ -169,9 +160,7 @@ class OverlapGate:
         if not asked:
             yield wanted
             return
-        unanswered = wait(asked.values(), _ANSWERS_WITHIN).not_done
-        late = {slot for slot, answer in asked.items() if answer in unanswered}
-        if late:
+        if late := _unanswered(asked):
             ready = [due for due in wanted if due.stored.slot not in late]
             yield self._answered(ready, asked, report)
             wanted = [due for due in wanted if due.stored.slot in late]
@@ -227,6 +216,19 @@ def _overlap_check(due: DecidedEntry) -> tuple[Job, RunKey] | None:
             if decision.owner is not None and decision.run is not None:
                 return decision.owner, decision.run
     return None
+
+
+def _unanswered(asked: Mapping[Slot, Future[OverlapDecision]]) -> set[Slot]:
+    """Those of *asked* that are not answered in time. The first of them is waited for, the others
+    have had as long.
+    """
+    within = _ANSWERS_WITHIN
+    for answer in asked.values():
+        with suppress(Exception):
+            answer.result(within)
+        if not answer.done():
+            within = 0
+    return {slot for slot, answer in asked.items() if not answer.done()}
 
 
 def _answer(asked: Future[OverlapDecision] | None) -> OverlapDecision:

@@ -24,7 +24,6 @@ from nextfire.usecases.dispatch.actions import Actions, Followed
 from nextfire.usecases.dispatch.deciding import Decider, in_order, misses
 from nextfire.usecases.dispatch.deletions import Deletions
 from nextfire.usecases.dispatch.gates import (
-    Gate,
     OverlapGate,
     QueueRoomGate,
     Shares,
@@ -101,7 +100,7 @@ class Dispatch:
             room=lambda: (holding.room, holding.room_for_late),
             parked=parked,
         )
-        self._room: Gate = QueueRoomGate(ports.queue, shares.backlogs, waiting)
+        self._room = QueueRoomGate(ports.queue, shares.backlogs, waiting)
         self._turns = OverlapGate(ports.runs, executor, waiting)
         self._rates = TenantQuotaGate(ports.control, shares.quotas, executor, waiting)
         backfill = ContinueBackfill(jobs, ports.runs, due, ports.queue, clock)
