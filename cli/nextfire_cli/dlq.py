@@ -48,8 +48,8 @@ Stack = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The CloudFormation stack that names the queue. [dim]Default: the local stack, "
-        f"else {STACK}[/]",
+        help="The CloudFormation stack that names the queue. [dim]Default: the local stack; "
+        f"{STACK} if an endpoint or a context names the API[/]",
     ),
 ]
 QueueUrl = Annotated[
@@ -316,7 +316,8 @@ def _queue(
     """The dead-letter queue of *pool*.
 
     Raises:
-        CliError: The stack has no dead-letter queues, or cannot be read.
+        CliError: The stack has no dead-letter queues, or cannot be read; or no stack is named: the
+            user may mean a local one, which does not run.
         MissingError: It has no such pool, or does not exist.
     """
     if stack is None and queue_url is None and _is_embedded(caller):
@@ -328,6 +329,11 @@ def _queue(
     local = caller.emulator() if stack is None else None
     if queue_url is not None:
         return caller.account().dead_letters(queue_url)
+    if stack is None and not caller.api_endpoint():
+        raise CliError(
+            "No local stack is up here, and no other stack is named.",
+            f"Start it with `nextfire up`, or name the stack on AWS, for example --stack {STACK}",
+        )
     if local is not None:
         urls = {name: info.dlq_url for name, info in local.pools.items()}
         account = caller.account()
