@@ -250,29 +250,6 @@ def test_the_embedded_stack_redrives_without_a_queue(
     assert "nextfire runs list --state DEAD" in listed.stderr
 
 
-@pytest.mark.parametrize("command", [["list"], ["purge", "--yes"]])
-def test_without_a_local_stack_no_queue_of_aws_is_taken_unless_it_is_named(
-    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
-) -> None:
-    def outputs(_: Account, stack: str) -> dict[str, str]:
-        assert stack == "Nextfire"
-        return {"DlqUrlBatch": queue.url}
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(aws, "WAIT", 0)
-    monkeypatch.delenv("NEXTFIRE_ENDPOINT", raising=False)
-    monkeypatch.setattr(Account, "outputs", outputs)
-    queue.bury(letter("a").encode())
-
-    refused = CliRunner().invoke(app, ["dlq", *command, "--pool", "batch"])
-
-    assert (refused.exit_code, len(queue.bodies())) == (1, 1)
-    assert "Start it with `nextfire up`" in refused.stderr
-    assert "--stack Nextfire" in refused.stderr
-    monkeypatch.setenv("NEXTFIRE_ENDPOINT", ENDPOINT)
-    assert CliRunner().invoke(app, ["dlq", *command, "--pool", "batch"]).exit_code == 0
-
-
 def test_redrive_lists_the_messages_it_kept(call: Call, api: Api, queue: Queue) -> None:
     queue.bury("rubbish")
     api.redrives = [{"redriven": ["x.1"], "skipped": [], "more": False}]
