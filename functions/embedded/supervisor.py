@@ -35,7 +35,7 @@ _HUNG = "killed because it hung for a minute"
 @dataclass(frozen=True, slots=True)
 class Part:
     """A part: what its process calls. `dies_by`: the signal that it gets if the supervisor dies.
-    `pulse`: its process, or a child of that, is killed if it stops to beat; None: not supervised.
+    `pulse`: its process, or a child of that, is killed if it stops beating; None: never.
     """
 
     name: str

@@ -69,6 +69,8 @@ def beating(name, below=False):
     of = pulse.Pulse()
     def run():
         child = below and fork()
+        if below and not child:
+            supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL)
         if child:
             return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) + 128 + 18
         beat(of, name)
