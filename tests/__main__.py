@@ -122,6 +122,7 @@ def _long() -> _Plan:
     of_stack = [
         "tests/soak",
         "tests/embedded/test_deaths.py",
+        "tests/embedded/test_hangs.py",
         versions,
         *(
             f"tests/e2e/test_{name}.py"

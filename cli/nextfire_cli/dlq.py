@@ -39,6 +39,7 @@ AT_ONCE = 50
 """Number of executions that one request redrives."""
 _SIDE_BY_SIDE = 5
 _SHOWN_OF_A_BODY = 200
+_UNNAMED = f"Start it with `nextfire up`, or name the stack on AWS, for example --stack {STACK}"
 _HIDDEN = (
     "SQS returns at most 10 of a message group at a time, and none that another command holds."
 )
@@ -48,8 +49,8 @@ Stack = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The CloudFormation stack that names the queue. [dim]Default: the local stack, "
-        f"else {STACK}[/]",
+        help="The CloudFormation stack that names the queue. [dim]Default: the local stack; "
+        f"{STACK} if an endpoint or a context names the API[/]",
     ),
 ]
 QueueUrl = Annotated[
@@ -306,8 +307,7 @@ def _shown_again(queue: "DeadLetterQueue", held: dict[str, "Letter"]) -> Iterato
 
 
 def _is_embedded(caller: Session) -> bool:
-    local = caller.stack()
-    return local is not None and local.kind == "embedded"
+    return (local := caller.stack()) is not None and local.kind == "embedded"
 
 
 def _queue(
@@ -316,7 +316,7 @@ def _queue(
     """The dead-letter queue of *pool*.
 
     Raises:
-        CliError: The stack has no dead-letter queues, or cannot be read.
+        CliError: The stack has no dead-letter queues, or cannot be read; or none is named.
         MissingError: It has no such pool, or does not exist.
     """
     if stack is None and queue_url is None and _is_embedded(caller):
@@ -328,6 +328,8 @@ def _queue(
     local = caller.emulator() if stack is None else None
     if queue_url is not None:
         return caller.account().dead_letters(queue_url)
+    if stack is None and not caller.api_endpoint():
+        raise CliError("No local stack is up here, and no stack on AWS is named.", _UNNAMED)
     if local is not None:
         urls = {name: info.dlq_url for name, info in local.pools.items()}
         account = caller.account()
@@ -335,10 +337,9 @@ def _queue(
         from nextfire_cli.aws import Account
 
         account = Account.of_caller(caller.profile, caller.region)
-        name = stack or STACK
         urls = {
             key.removeprefix("DlqUrl"): url
-            for key, url in account.outputs(name).items()
+            for key, url in account.outputs(stack or STACK).items()
             if key.startswith("DlqUrl")
         }
         pool = "".join(part.capitalize() for part in pool.split("-"))

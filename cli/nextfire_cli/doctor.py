@@ -2,7 +2,7 @@
 
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -11,7 +11,9 @@ from importlib.util import find_spec
 import typer
 
 from nextfire import Client
+from nextfire.adapters.files.stack_folder import DATA, DATABASE
 from nextfire.client.errors import ApiError
+from nextfire.client.folder import FOLDER, above, here
 from nextfire.client.version import version
 from nextfire.domain.activity import short_of_space
 from nextfire.domain.instants import isoformat
@@ -99,11 +101,14 @@ def _connection(caller: Session) -> Iterator[CheckResult]:
         return
     if stack is not None:
         yield CheckResult("local stack", Verdict.OK, f"the {stack.kind} stack runs")
+    else:
+        yield from _stopped()
     embedded = False
     if stack is not None and stack.kind == "embedded":
         embedded = True
         yield from _parts(stack.parts())
-        yield from _disk(stack.free_space())
+        yield from _short("disk", short_of_space(stack.free_space()))
+        yield from _short("open files", stack.few_open_files())
     try:
         client = caller.client()
     except CliError as error:
@@ -125,6 +130,19 @@ def _connection(caller: Session) -> Iterator[CheckResult]:
         yield _problem("credentials", error)
         return
     yield from _overview(client, embedded=embedded)
+
+
+def _stopped() -> Iterator[CheckResult]:
+    """A note of the data of an embedded stack that does not run."""
+    root = above(here(), f"{FOLDER}/{DATA}/{DATABASE}")
+    if root is not None:
+        yield CheckResult(
+            "local stack",
+            Verdict.NOTE,
+            f"is stopped: none of its jobs run until it is started again, with the data in "
+            f"{root / FOLDER / DATA}",
+            f"Start it: cd {root} && nextfire up",
+        )
 
 
 def _overview(client: Client, *, embedded: bool) -> Iterator[CheckResult]:
@@ -160,10 +178,11 @@ def _parts(parts: dict[str, dict[str, object]]) -> Iterator[CheckResult]:
             )
 
 
-def _disk(free: int) -> Iterator[CheckResult]:
-    for text in short_of_space(free):
+def _short(check: str, problems: Iterable[str]) -> Iterator[CheckResult]:
+    """A problem for each of *problems*: a sentence with what is scarce, and one with the remedy."""
+    for text in problems:
         found, _, remedy = text.partition(". ")
-        yield CheckResult("disk", Verdict.PROBLEM, found, f"{remedy}.")
+        yield CheckResult(check, Verdict.PROBLEM, found, f"{remedy}.")
 
 
 def _clock(theirs: datetime, before: datetime) -> CheckResult:

@@ -27,8 +27,8 @@ _TAKEOVER = "another one takes over within about a minute. If none does, read th
 _RUNBOOK = "see watcher-silent in docs/operate/runbook.md"
 _ONLY_ONE = (
     "it is the only one of the embedded stack: until it runs again, nothing is sent. If it died, it"
-    " is started again within seconds; if it hangs, stop `nextfire up` and start it again. Its log"
-    " is .nextfire/logs/watcher.log"
+    " is started again within seconds; if it hangs, about a minute later. If it is not, stop"
+    " `nextfire up` and start it again. Its log is .nextfire/logs/watcher.log"
 )
 
 

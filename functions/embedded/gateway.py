@@ -63,6 +63,11 @@ class Gateway:
         start(f"{response.status} {HTTPStatus(response.status).phrase}", headers)
         return [response.body]
 
+    def await_turn(self) -> None:
+        """Wait until the API's handler has ended, if it runs."""
+        with self._turn:
+            pass
+
     def answer(self, request: GatewayRequest) -> GatewayResponse:
         """Answer *request*: 401 without the header `Authorization`, 403 if the authorizer rejects
         it, 500 if a function fails.

@@ -10,9 +10,11 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from types import FrameType
 from typing import Any
 
@@ -22,6 +24,7 @@ from functions.api import handler as api
 from functions.auditor import handler as auditor
 from functions.authorizer import handler as authorizer
 from functions.embedded.gateway import MAX_REQUEST_BYTES, Gateway
+from functions.embedded.pulse import Pulse
 from functions.embedded.supervisor import Part, PartsSupervisor
 from functions.watcher.handler import config_of, telemetry
 from functions.worker import return_held as _return_held  # noqa: F401 — imported once, for all
@@ -51,6 +54,9 @@ minutes. About half the usual limit of open files, 1,024.
 
 
 _AUDIT_EVERY = timedelta(minutes=15)
+_BEAT_EVERY = timedelta(seconds=2)
+Beat = Callable[[], None]
+"""Shows the supervisor that the loop of a part continues."""
 
 
 def main() -> int:
@@ -65,11 +71,11 @@ def main() -> int:
     # The supervisor keeps the socket: while the API restarts, requests wait in its backlog.
     with socket.create_server(("127.0.0.1", server.server_port), backlog=_BACKLOG) as listening:
         parts = [
-            Part("api", partial(_serve, listening)),
-            Part("watcher", partial(_without, listening, _watch)),
+            _part("api", partial(_serve, listening)),
+            _part("watcher", partial(_without, listening, _watch)),
             Part("auditor", partial(_without, listening, _audit)),
             *(
-                Part(
+                _part(
                     f"worker-{pool}-{number}",
                     partial(_without, listening, partial(_work, pool)),
                     signal.SIGTERM,
@@ -83,6 +89,12 @@ def main() -> int:
         return PartsSupervisor(parts, logs=server.server_logs, report=report).run()
 
 
+def _part(name: str, run: Callable[[Beat], int], dies_by: signal.Signals = signal.SIGKILL) -> Part:
+    """A part that beats."""
+    pulse = Pulse()
+    return Part(name, partial(run, pulse.beat), dies_by, pulse)
+
+
 def _report(file: Path, parts: Mapping[str, object]) -> None:
     fresh = file.with_name(f"{file.name}.new")
     fresh.write_text(json.dumps(parts))
@@ -93,15 +105,15 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     sys.exit(0)
 
 
-def _without(listening: socket.socket, run: Callable[[], int]) -> int:
+def _without(listening: socket.socket, run: Callable[..., int], *given: object) -> int:
     """Run a part that does not answer requests. If the supervisor was killed, a worker still stops
     its scripts: with the socket it would keep the port from the next start.
     """
     listening.close()
-    return run()
+    return run(*given)
 
 
-def _serve(listening: socket.socket) -> int:
+def _serve(listening: socket.socket, beat: Beat = lambda: None) -> int:
     """The API."""
     signal.signal(signal.SIGTERM, _stop)
     shelf = embedded.script_shelf(ApiSettings.read(), EmbeddedSettings.read())
@@ -111,6 +123,7 @@ def _serve(listening: socket.socket) -> int:
         accept=shelf.accept,
         now=SystemClock().now,
     )
+    Thread(target=_beat_between_requests, args=(gateway, beat), daemon=True).start()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     waitress.serve(
         gateway,
@@ -125,11 +138,20 @@ def _serve(listening: socket.socket) -> int:
     return 0
 
 
-def _watch() -> int:
+def _beat_between_requests(gateway: Gateway, beat: Beat) -> None:
+    clock = SystemClock()
+    while True:
+        gateway.await_turn()
+        beat()
+        clock.sleep(_BEAT_EVERY)
+
+
+def _watch(beat: Beat = lambda: None) -> int:
     """The watcher."""
     signal.signal(signal.SIGTERM, _stop)
     settings = WatcherSettings.read()
-    watcher = build_watcher(watcher_ports(settings), config_of(settings, 0), telemetry)
+    ports = replace(watcher_ports(settings), clock=_BeatingClock(beat))
+    watcher = build_watcher(ports, config_of(settings, 0), telemetry)
     try:
         while True:
             watcher.live(settings.life)
@@ -158,6 +180,17 @@ def _audit() -> int:
         clock.sleep(_AUDIT_EVERY)
 
 
+class _BeatingClock(SystemClock):
+    """The clock of a loop that reads it in each step."""
+
+    def __init__(self, beat: Beat) -> None:
+        self._beat = beat
+
+    def now(self) -> datetime:
+        self._beat()
+        return super().now()
+
+
 class _Invocation:
     """As much of the context of an invocation as the auditor uses."""
 
@@ -165,7 +198,7 @@ class _Invocation:
         return _AUDIT_EVERY // timedelta(milliseconds=1)
 
 
-def _work(pool: str) -> int:
+def _work(pool: str, beat: Beat = lambda: None) -> int:
     """A worker of *pool*, below its own supervisor, which returns what a dead worker held."""
     set_worker_environment(pool)
-    return workers.main(restarts=False)
+    return workers.main(restarts=False, beat=beat)

@@ -1,5 +1,5 @@
-"""The supervisor of the embedded stack: starts its parts as child processes, and starts those that
-die again.
+"""The supervisor of the embedded stack: starts its parts as child processes, kills those that hang,
+and starts those that die again.
 
 It imports the code of all parts once and forks them, so that the stack starts quickly and the parts
 share memory. If the supervisor dies, the kernel ends the parts.
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from functions.embedded.log_files import rotate_logs
+from functions.embedded.pulse import Pulse
 from functions.embedded.restarts import MAX_PAUSE, cause_of_death, pause_before_restart
 from nextfire.adapters.scripts.confinement import PR_SET_PDEATHSIG, prctl
 from nextfire.dataclass import dataclass, field
@@ -27,16 +28,20 @@ _WAITED_FOR = {*_STOPS, signal.SIGCHLD}
 _GRACE = 10.0
 """Seconds that the parts have to stop. Then they are killed."""
 _LONGEST_WAIT = 10.0
-"""Seconds after which the sizes of the logs are checked again."""
+"""Seconds after which the sizes of the logs, and the pulses of the parts, are checked again."""
+_HUNG = "killed because it hung for a minute"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part: what its process calls. `dies_by`: the signal that it gets if the supervisor dies."""
+    """A part: what its process calls. `dies_by`: the signal that it gets if the supervisor dies.
+    `pulse`: its process, or a child of that, is killed if it stops beating; None: never.
+    """
 
     name: str
     run: Callable[[], int]
     dies_by: signal.Signals = signal.SIGKILL
+    pulse: Pulse | None = None
 
 
 @dataclass(slots=True)
@@ -46,6 +51,7 @@ class _State:
     restart_at: float = 0.0
     deaths: list[float] = field(default_factory=list)
     last_death: str | None = None
+    hung: bool = False
 
 
 class PartsSupervisor:
@@ -72,6 +78,7 @@ class PartsSupervisor:
         try:
             while True:
                 self._start_due()
+                self._kill_hanging()
                 rotate_logs(self._logs)
                 number = signal.sigtimedwait(_WAITED_FOR, self._until_restart())
                 if number is not None and number.si_signo in _STOPS:
@@ -94,6 +101,23 @@ class PartsSupervisor:
         if changed or not self._reported:
             self._tell()
 
+    def _kill_hanging(self) -> None:
+        """Kill processes that hang. Of a worker, whose supervisor then returns its runs; that
+        supervisor too, if it still has not ended when the worker is found again.
+        """
+        for state in self._states:
+            if state.pid is None or state.part.pulse is None:
+                continue
+            process = state.part.pulse.look(time.monotonic())
+            if process is None:
+                continue
+            if state.hung or process == state.pid or _parent_of(process) != state.pid:
+                process = state.pid
+            state.hung = True
+            _log_error(f"{state.part.name} hangs and is killed", process=process)
+            with suppress(ProcessLookupError):  # a worker may have ended at this moment
+                os.kill(process, signal.SIGKILL)
+
     def _until_restart(self) -> float:
         """Seconds until the next restart is due."""
         now = time.monotonic()
@@ -108,7 +132,8 @@ class PartsSupervisor:
             if status is None:
                 continue
             now = time.monotonic()
-            state.pid, state.last_death = None, cause_of_death(status)
+            state.last_death = _HUNG if state.hung else cause_of_death(status)
+            state.pid, state.hung = None, False
             state.deaths.append(now)
             pause = pause_before_restart(state.deaths)
             if pause is None:
@@ -136,6 +161,8 @@ class PartsSupervisor:
     def _fork(self, part: Part) -> int:
         """Start *part*. In the child this does not return."""
         supervisor = os.getpid()
+        if part.pulse is not None:
+            part.pulse.forget()
         pid = os.fork()
         if not pid:
             self._become(part, supervisor)
@@ -191,6 +218,13 @@ def _ended(pid: int | None) -> int | None:
         return None
     reaped, raw = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(raw) if reaped else None
+
+
+def _parent_of(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 def _kill(pid: int | None, number: signal.Signals) -> None:

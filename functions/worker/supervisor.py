@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from nextfire.adapters.scripts.confinement import (
     PR_SET_CHILD_SUBREAPER,
@@ -45,22 +46,24 @@ _MIN_LIFETIME = 10.0
 _PAUSE = 1.0
 
 
-def main(*, restarts: bool = True) -> int:
+def main(*, restarts: bool = True, beat: Callable[[], None] | None = None) -> int:
     """Supervise workers of the pool in the environment variables. Returns the exit status.
 
-    *restarts*: whether to start another worker after a death; otherwise the caller does. In a child
-    this function does not return: it raises `SystemExit`.
+    *restarts*: whether to start another worker after a death; otherwise the caller does. *beat*: a
+    worker calls it each time its loop continues. In a child this function does not return: it
+    raises `SystemExit`.
     """
     # `nextfire.settings` is too large for this process.
     isolation = os.environ.get("NEXTFIRE_ISOLATION")  # noqa: TID251
     restarts = restarts and isolation != "task"
-    return WorkerSupervisor(_serve, _give_back, restarts=restarts).run()
+    serve = _serve if beat is None else partial(_serve, beat=beat)
+    return WorkerSupervisor(serve, _give_back, restarts=restarts).run()
 
 
-def _serve(journal: WorkerJournal) -> None:
+def _serve(journal: WorkerJournal, beat: Callable[[], None] = lambda: None) -> None:
     from functions.worker.worker import main as serve  # noqa: PLC0415 — not in the supervisor
 
-    serve(journal)
+    serve(journal, beat)
 
 
 def _give_back(held: Sequence[HeldMessage], died_at: float) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait  # noqa: TID251 — the process
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -54,10 +55,11 @@ def stopper(pool: ServePool[Any]) -> Callable[[int, FrameType | None], None]:
     return stop
 
 
-def main(journal: Journal[Any]) -> None:
+def main(journal: Journal[Any], beat: Callable[[], None] = lambda: None) -> None:
     """Serve the pool in the environment variables until SIGTERM or SIGINT, or for one run.
 
-    The messages that it holds are listed in *journal*.
+    The messages that it holds are listed in *journal*. *beat* is called each time the loop
+    continues, at least every 20 s.
 
     Raises:
         SystemExit: The worker cannot serve the pool. Holds the reason.
@@ -70,7 +72,7 @@ def main(journal: Journal[Any]) -> None:
     name = f"{socket.gethostname()}-{os.getpid()}"
     with threads(settings.slots) as its_threads:
         pool = build_worker(
-            _ports(settings, its_threads, journal, telemetry),
+            _beating(_ports(settings, its_threads, journal, telemetry), beat),
             executor_config(settings, worker=name),
             telemetry,
             one_run=settings.isolation == "task",
@@ -84,6 +86,18 @@ def main(journal: Journal[Any]) -> None:
         finally:
             telemetry.flush()
     telemetry.logger.info("stopped", worker=name)
+
+
+def _beating(ports: WorkerPorts[Any], beat: Callable[[], None]) -> WorkerPorts[Any]:
+    """*ports*, of which the loop calls *beat* whenever it continues."""
+    protection = ports.protection
+
+    class Beating:
+        def keep(self, *, working: bool) -> None:
+            beat()
+            protection.keep(working=working)
+
+    return replace(ports, protection=Beating())
 
 
 def _ports(

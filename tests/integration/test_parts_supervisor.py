@@ -21,13 +21,15 @@ AT_MOST = 20.0
 PROGRAM = """
 import json, os, signal, sys, time
 from pathlib import Path
-from functions.embedded import restarts, supervisor
+from functions.embedded import pulse, restarts, supervisor
 
 folder = Path(sys.argv[1])
-supervisor._LONGEST_WAIT = 60
+supervisor._LONGEST_WAIT = pulse.LOOK_EVERY = float(os.environ.get("LOOK_EVERY", 60))
 supervisor._GRACE = float(sys.argv[2])
 restarts.FIRST_PAUSE = float(sys.argv[3])
 restarts.MOST_DEATHS = 3
+
+fork = os.fork
 
 def note(name, what):
     with (folder / "notes").open("a") as notes:
@@ -57,7 +59,26 @@ def fail():
     note("failing", "starts")
     sys.exit(3)
 
+def beat(of, name):
+    note(name, "starts")
+    while True:
+        of.beat()
+        time.sleep(0.01)
+
+def beating(name, below=False):
+    of = pulse.Pulse()
+    def run():
+        child = below and fork()
+        if below and not child:
+            supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if child:
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) + 128 + 18
+        beat(of, name)
+    return supervisor.Part(name, run, pulse=of)
+
 PARTS = {
+    "beating": beating("beating"),
+    "below": beating("below", below=True),
     "quick": live("quick", at_once),
     "slow": live("slow", slowly),
     "stubborn": live("stubborn", signal.SIG_IGN),
@@ -69,8 +90,6 @@ def report(parts):
         raise OSError(28, "No space left on device")
     (folder / "new").write_text(json.dumps(parts))
     (folder / "new").replace(folder / "parts")
-
-fork = os.fork
 
 def fork_or_fail():
     if (folder / "no-memory").exists():
@@ -89,12 +108,19 @@ sys.exit(supervisor.PartsSupervisor(
 class Supervised:
     """A supervisor of parts. `notes`: what they noted: name, what, process id, time."""
 
-    def __init__(self, folder: Path, *parts: str, grace: float = 5, pause: float = 0.02) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *parts: str,
+        grace: float = 5,
+        pause: float = 0.02,
+        look_every: float = 60,
+    ) -> None:
         self._folder = folder
         with (folder / "output").open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, str(folder), str(grace), str(pause), *parts],
-                env={"PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}"},
+                env={"PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}", "LOOK_EVERY": f"{look_every}"},
                 stdout=output,
             )
 
@@ -178,6 +204,25 @@ def test_a_part_is_started_again_after_its_pause(start: Start) -> None:
 
     times = [at for part, what, _, at in supervised.notes if (part, what) == ("quick", "starts")]
     assert times[1] - killed_at >= 0.5
+
+
+@pytest.mark.parametrize("part", ["beating", "below"])
+def test_a_process_that_hangs_is_killed_and_started_again(start: Start, part: str) -> None:
+    """In a worker the process that beats is the child of the part's."""
+    supervised = start(part, "quick", look_every=0.2)
+    [process] = supervised.started(part)
+
+    os.kill(process, signal.SIGSTOP)
+    supervised.until(lambda: len(supervised.started(part)) == 2)
+    looked = supervised.looks
+    supervised.until(lambda: supervised.looks > looked + 8)
+
+    assert len(supervised.started(part)) == 2
+    assert len(supervised.started("quick")) == 1
+    assert (supervised.parts[part]["deaths"], supervised.parts[part]["lastDeath"]) == (
+        1,
+        "killed because it hung for a minute",
+    )
 
 
 def test_nothing_is_done_until_a_part_dies(start: Start) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from threading import Event
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +22,7 @@ class World:
     """A table, and threads that write it in the order in which they were started."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         with closing(self._connect()) as connection:
             connection.execute("CREATE TABLE notes (name TEXT PRIMARY KEY)")
             connection.execute(
@@ -31,7 +32,7 @@ class World:
         self._threads = ThreadPoolExecutor(9)
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA foreign_keys = ON")
         return connection
@@ -168,3 +169,60 @@ def test_a_transaction_that_the_database_rolled_back_fails_for_all(world: World)
         assert isinstance(each.exception(20), sqlite3.OperationalError)
     world.start(insert("b")).result(20)
     assert world.names == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_done"),
+    [("BEGIN IMMEDIATE", False), ("BEGIN IMMEDIATE", True), ("COMMIT", False), ("COMMIT", True)],
+)
+def test_a_signal_handler_that_raises_leaves_no_transaction_open(
+    world: World, statement: str, *, is_done: bool
+) -> None:
+    interrupted = Interrupted(world.path, statement, is_done=is_done)
+    writes = GroupCommit(lambda: cast("sqlite3.Connection", interrupted))
+
+    with pytest.raises(KeyboardInterrupt), writes.transaction() as connection:
+        insert("a")(connection)
+    with writes.transaction() as connection:
+        insert("b")(connection)
+    writes.close()
+
+    assert world.names == (["a", "b"] if (statement, is_done) == ("COMMIT", True) else ["b"])
+
+
+def test_threads_learn_that_the_commit_they_wait_for_was_interrupted(world: World) -> None:
+    interrupted = Interrupted(world.path, "COMMIT", is_done=False)
+    world.writes = GroupCommit(lambda: cast("sqlite3.Connection", interrupted))
+    end, first = world.hold()
+    second = world.start(insert("a"))
+    end.set()
+
+    failed = [type(each.exception(20)) for each in (first, second)]
+
+    assert failed == [sqlite3.OperationalError, KeyboardInterrupt]
+    assert world.names == []
+
+
+class Interrupted:
+    """A connection to *path*. A signal handler raises once before or, if *is_done*, after
+    *statement*.
+    """
+
+    def __init__(self, path: Path, statement: str, *, is_done: bool) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._left = [statement]
+        self._is_done = is_done
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        interrupts = statement in self._left
+        if interrupts:
+            self._left.remove(statement)
+        if interrupts and not self._is_done:
+            raise KeyboardInterrupt
+        cursor = self._connection.execute(statement, *values)
+        if interrupts:
+            raise KeyboardInterrupt
+        return cursor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)

@@ -6,6 +6,8 @@ import resource
 import signal
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +18,13 @@ from functions.auditor import handler as auditor
 from functions.embedded import parts
 from nextfire.domain.errors import UnavailableError
 from nextfire.wiring import embedded
+
+
+@dataclass
+class Ports:
+    """As much of the ports of a watcher as its part changes."""
+
+    clock: object = None
 
 
 class StoppedError(Exception):
@@ -44,8 +53,10 @@ def test_the_api_holds_fewer_connections_than_it_may_open_files(
     monkeypatch.setattr(embedded, "script_shelf", lambda *_: SimpleNamespace(accept=None))
     monkeypatch.setattr(waitress, "serve", lambda _, **given: served.update(given))
 
-    parts._serve(cast("socket.socket", None))  # noqa: SLF001
+    beats: Queue[None] = Queue()
+    parts._serve(cast("socket.socket", None), lambda: beats.put(None))  # noqa: SLF001
 
+    beats.get(timeout=20)
     assert served["connection_limit"] == connections
 
 
@@ -60,7 +71,7 @@ def test_a_watcher_lives_again_and_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
     settings = SimpleNamespace(life="PT125S")
     monkeypatch.setattr(parts, "WatcherSettings", SimpleNamespace(read=lambda: settings))
-    monkeypatch.setattr(parts, "watcher_ports", lambda _: None)
+    monkeypatch.setattr(parts, "watcher_ports", lambda _: Ports())
     monkeypatch.setattr(parts, "config_of", lambda *_: None)
     monkeypatch.setattr(parts, "build_watcher", lambda *_: SimpleNamespace(live=live))
 

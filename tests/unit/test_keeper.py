@@ -159,3 +159,27 @@ def test_dead_children_are_reaped_and_living_ones_reported() -> None:
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_keeper_without_memory_reports_a_scarcity(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def exhausted(_: bytes) -> dict[str, object]:
+        raise MemoryError
+
+    monkeypatch.setattr("marshal.loads", exhausted)
+    (tmp_path / "request").touch()
+    request = os.open(tmp_path / "request", os.O_RDONLY)
+    executor, control = socket.socketpair()
+    with executor, control:
+        keeper.keep(control.fileno(), request, -1, -1, namespaces=False)
+
+        line = executor.recv(1000).decode()
+
+    os.close(request)
+    assert line == "E [Errno 12] Cannot allocate memory\n"
+
+
+def test_a_program_without_memory_is_not_reported_as_started() -> None:
+    assert keeper._reason(MemoryError()) == b"[Errno 12] Cannot allocate memory"  # noqa: SLF001
+    assert keeper._reason(KeyError()) == b"KeyError"  # noqa: SLF001

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -22,6 +22,7 @@ from nextfire.client import folder
 from nextfire.domain.errors import NextfireError
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.embedded_settings import shared_settings, worker_settings
+from nextfire_cli.local.open_files import few_open_files
 from nextfire_cli.local.opened_files import OpenedFiles
 from nextfire_cli.local.ports import lasting_port
 from nextfire_cli.local.processes import (
@@ -73,6 +74,11 @@ class EmbeddedInfo(LocalInfo):
     def free_space(self) -> int:
         """Free bytes of the disk with the data."""
         return shutil.disk_usage(self.parts_file.parent).free
+
+    def few_open_files(self) -> Iterator[str]:
+        """As `open_files.few_open_files`, of the running stack."""
+        for record in self.processes:
+            yield from few_open_files(record.pid)
 
     def parts(self) -> dict[str, Any]:
         """The parts by name: `pid` (None: being restarted), `deaths` since the start, and
@@ -253,6 +259,8 @@ class EmbeddedStack:
         self._opened = OpenedFiles([self._state / _LOCK, self._data / DATABASE])
         self._file.write(info)
         report(f"ready in {time.monotonic() - began:.1f} s")
+        for problem in info.few_open_files():
+            report(f"Warning: {problem}.")
         return info
 
     @property

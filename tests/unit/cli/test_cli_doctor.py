@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from nextfire.adapters.files.stack_folder import DATA, DATABASE
+from nextfire.client.folder import FOLDER
+from nextfire.domain.activity import short_of_space
 from nextfire_cli import doctor, session
+from nextfire_cli.local.open_files import few_open_files
 from tests.unit.cli import answers
 from tests.unit.cli.answers import problem
 from tests.unit.cli.conftest import Api, Call
@@ -107,6 +113,25 @@ def test_a_part_that_is_down() -> None:
     assert "killed by SIGKILL" in finding.found
 
 
+def test_a_stack_that_is_stopped(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    below = tmp_path / "below"
+    below.mkdir()
+    data = tmp_path / FOLDER / DATA
+    data.mkdir(parents=True)
+    (data / DATABASE).touch()
+    monkeypatch.chdir(below)
+
+    result = call("doctor", "--json")
+
+    found = {each["check"]: each for each in json.loads(result.stdout)["checks"]}
+    assert found["local stack"]["verdict"] == "note"
+    assert f"the data in {data}" in found["local stack"]["found"]
+    assert f"cd {tmp_path}" in found["local stack"]["remedy"]
+
+
 class EmbeddedStack:
     kind = "embedded"
     key_file = None
@@ -116,6 +141,9 @@ class EmbeddedStack:
 
     def free_space(self) -> int:
         return 2**40
+
+    def few_open_files(self) -> list[str]:
+        return []
 
 
 @pytest.mark.parametrize("state", ["LOST", "STOPPED"])
@@ -145,9 +173,24 @@ def test_the_watcher_of_the_embedded_stack_has_no_standby(
 
 
 def test_a_full_disk() -> None:
-    [finding] = doctor._disk(0)  # noqa: SLF001
+    [finding] = doctor._short("disk", short_of_space(0))  # noqa: SLF001
 
     assert (finding.check, finding.verdict) == ("disk", "problem")
     assert "has 0 MB left" in finding.found
     assert finding.remedy.startswith("Free some space")
-    assert [*doctor._disk(2**30)] == []  # noqa: SLF001
+    assert [*short_of_space(2**30)] == []
+
+
+@pytest.mark.parametrize(("limit", "warns"), [(1_024, True), (1_300, False)])
+def test_too_few_open_files(limit: int, *, warns: bool) -> None:
+    """The command has other limits than a stack that a service manager started."""
+    with subprocess.Popen(["sh", "-c", f"ulimit -n {limit}; echo; exec sleep 20"], stdout=-1) as of:
+        assert of.stdout is not None
+        of.stdout.readline()
+        found = [*doctor._short("open files", few_open_files(of.pid))]  # noqa: SLF001
+        of.kill()
+
+    assert len(found) == warns
+    for finding in found:
+        assert "may open 1,024 files" in finding.found
+        assert "LimitNOFILE=65536" in finding.remedy

@@ -54,6 +54,7 @@ from nextfire.adapters.scripts.process_table import kill_descendants, send, task
 
 _NICE = 5
 _POLL = 0.002  # seconds
+_ENOMEM = 12
 _IGNORED = [
     number for number in _signal.valid_signals() if _signal.getsignal(number) is _signal.SIG_IGN
 ]
@@ -143,7 +144,7 @@ class _Keeper:
                 raise
             except BaseException as error:  # noqa: BLE001 - all of them are reported to the parent
                 try:
-                    os.write(writer, str(error).encode(errors="replace")[:1000])
+                    os.write(writer, _reason(error))
                 finally:
                     os._exit(1)
         os.close(writer)
@@ -260,6 +261,15 @@ def _become(request: dict, channel: int, parent: int, proc: int) -> None:  # typ
     os.execve(program[0], program, environment)  # noqa: S606
 
 
+def _reason(error: BaseException) -> bytes:
+    """Why the program could not be started. A `MemoryError` has no text; the executor recognizes
+    the scarcity by the number.
+    """
+    if isinstance(error, MemoryError):
+        error = OSError(_ENOMEM, os.strerror(_ENOMEM))
+    return (str(error) or type(error).__name__).encode(errors="replace")[:1000]
+
+
 def _prefer_for_oom_kill(proc: int) -> None:
     """If memory is short, the kernel kills the script rather than the executor."""
     try:
@@ -321,7 +331,7 @@ def keep(control: int, request: int, channel: int, network: int, *, namespaces: 
         asked = marshal.loads(_read_all(request))  # noqa: S302 - written by the executor
         os.close(request)
         kept = _Keeper(control, asked, network)
-    except (OSError, ValueError, EOFError) as error:
-        os.write(control, b"E " + str(error).encode(errors="replace")[:1000] + b"\n")
+    except (OSError, ValueError, EOFError, MemoryError) as error:
+        os.write(control, b"E " + _reason(error) + b"\n")
         return
     kept.keep(channel)

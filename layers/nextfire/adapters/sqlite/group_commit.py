@@ -92,8 +92,8 @@ class GroupCommit:
         if self._own is None:
             self._own = OwnConnection(self._connect())
         if self._group is None:
+            self._group = _Group()  # first: whatever interrupts BEGIN, the group is ended
             self._own.connection.execute("BEGIN IMMEDIATE")
-            self._group = _Group()
         self._group.size += 1
         return self._group, self._own.connection
 
@@ -105,7 +105,6 @@ class GroupCommit:
         connection = self._own.connection
         if self._waiting and group.size < _MOST and connection.in_transaction:
             return
-        self._group = None
         try:
             if not connection.in_transaction:
                 raise sqlite3.OperationalError(
@@ -114,10 +113,13 @@ class GroupCommit:
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 — the threads of the group raise it
             group.error = error
+        finally:
             if connection.in_transaction:
+                # A signal handler may have raised before the commit.
+                group.error = group.error or sqlite3.OperationalError("the commit was interrupted")
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
-        finally:
+            self._group = None
             group.ended.set()
 
     def close(self) -> None:
