@@ -117,6 +117,8 @@ def add_hint(error: Any) -> None:  # noqa: ANN401 — Click's classes, as Typer 
     if error.ctx is None:
         return
     command, path = error.ctx.command, _path(error.ctx)
+    if "--file" in getattr(getattr(error, "param", None), "opts", ()) and not error.message:
+        error.message = f"For example: {path} --file jobs.yaml"
     if hasattr(error, "possibilities"):
         has = _GLOBAL.union(*(each.opts for each in command.params))
         if instead := _INSTEAD.get((path.removeprefix("nextfire "), error.option_name)):

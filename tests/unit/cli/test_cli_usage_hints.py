@@ -64,6 +64,7 @@ from tests.unit.cli.conftest import Api, Call
         ("runs redrive --all", "Try: nextfire dlq redrive --since 12h"),
         ("apply -f jobs.yaml --prune", "left the file are removed without an option"),
         ("jobs create jobs.yaml", "If it is a file: --file jobs.yaml"),
+        ("apply jobs.yaml", "'-f'. For example: nextfire apply --file jobs.yaml"),
         ("jobs list -o csv", "'--output' / '-o': 'csv' is not one of"),
     ],
 )
