@@ -62,6 +62,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--diff": ("--dry-run",),
     "--end": ("--end-at", "--to"),
     "--filename": ("--file",),
+    "--for": ("--until",),
     "--force": ("--yes",),
     "--format": ("--output",),
     "--hours": ("--until",),
@@ -100,6 +101,7 @@ _GLOBAL = {"--debug", "--output"}
 _WORDING = {
     "Value error, ": "",
     "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
+    "Input should be a valid number, unable to parse string as a number": "not a number",
     "Input should be ": "must be ",
 }
 """What Typer takes from pydantic, and what it says here."""
