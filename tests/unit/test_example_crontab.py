@@ -99,7 +99,7 @@ def test_a_command_ends_as_its_run(payload: dict[str, str], code: int, stdout: s
 def test_a_file_as_an_argument_is_refused_and_writes_no_pipeline_without_jobs(
     tmp_path: Path,
 ) -> None:
-    command = [sys.executable, EXAMPLES / "from_crontab.py", tmp_path / "crontab"]
+    command = [sys.executable, str(EXAMPLES / "from_crontab.py"), str(tmp_path / "crontab")]
 
     done = subprocess.run(command, input="", capture_output=True, text=True, check=False)
 
