@@ -2,6 +2,8 @@
 script `command.py`. Lines that have no equivalent are reported on stderr and left out.
 
     crontab -l | python3 examples/from_crontab.py > crontab.json
+
+/etc/crontab has a column more, the user: remove it before.
 """
 
 import json
@@ -68,4 +70,6 @@ def _id(command: str, ids: set[str]) -> str:
 
 
 if __name__ == "__main__":
-    json.dump(pipeline(sys.stdin), sys.stdout, indent=2)
+    if len(sys.argv) > 1:
+        sys.exit("It reads standard input: crontab -l | python3 from_crontab.py > crontab.json")
+    print(json.dumps(pipeline(sys.stdin), indent=2))

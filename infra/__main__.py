@@ -67,11 +67,12 @@ def _check(arguments: Sequence[str]) -> int:
 
     from infra.account_check import check, profile_of, settings_of  # noqa: PLC0415
     from infra.aws_account import AwsAccount  # noqa: PLC0415
+    from infra.setting_errors import explain  # noqa: PLC0415
 
     try:
         findings = check(settings_of(arguments, ROOT), AwsAccount(profile_of(arguments)))
     except ValidationError as error:
-        sys.stderr.write(f"Invalid settings in cdk.json (or in -c options):\n{error}\n")
+        sys.stderr.write(f"{explain(error)}\n")
         return 1
     for finding in findings:
         sys.stderr.write(f"{'error: ' if finding.prevents else ''}{finding.text}\n")

@@ -8,6 +8,7 @@ from aws_cdk import App, CliCredentialsStackSynthesizer
 from pydantic import ValidationError
 
 from infra.build import Build
+from infra.setting_errors import explain
 from infra.settings import Settings, StackTarget
 from infra.stack import NextfireStack
 
@@ -33,7 +34,7 @@ def main() -> None:
         try:
             build_app(app, staging=Path(staging))
         except ValidationError as error:
-            sys.exit(f"Invalid settings in cdk.json (or in -c options):\n{error}")
+            sys.exit(explain(error))
         app.synth()
 
 

@@ -242,8 +242,9 @@ def _interpreter(version: str) -> str | None:
         return found.stdout.strip()
     _log.warning(
         "Python %s is not installed, so the functions' code contains no bytecode and functions "
-        "start slower. To fix this, run: uv python install %s",
+        "start slower. To fix this, run: %s python install %s",
         version,
+        find_uv_bin(),
         version,
     )
     return None

@@ -13,6 +13,8 @@ GLOBAL = {
 }
 """The global options and their number of values."""
 _OUTPUT = {"-o", "--output"}
+_AUTH_OF_CALLBACK = ("{", "@")
+"""How values of --auth begin that are the authentication of a callback."""
 _FORMATS_OF_EXPORT = {"mermaid", "dot"}
 """Values of --output that only `nextfire export` has."""
 
@@ -46,8 +48,15 @@ def _parted(args: list[str]) -> tuple[list[str], list[str]]:
         elif (name := arg.partition("=")[0]) in GLOBAL:
             values = 0 if name != arg else GLOBAL[name]
             words = [arg, *(value for _, value in zip(range(values), rest, strict=False))]
-            of_export = name in _OUTPUT and _FORMATS_OF_EXPORT & {words[-1].rpartition("=")[2]}
-            (tail if of_export else head).extend(words)
+            value = words[-1].removeprefix(f"{name}=")
+            (tail if _is_of_the_command(name, value) else head).extend(words)
         else:
             tail.append(arg)
     return head, tail
+
+
+def _is_of_the_command(name: str, value: str) -> bool:
+    """Whether *name*, a global option, is with *value* an option of the command."""
+    if name == "--auth":
+        return value.lstrip().startswith(_AUTH_OF_CALLBACK)
+    return name in _OUTPUT and value in _FORMATS_OF_EXPORT

@@ -58,12 +58,12 @@ def status(context: typer.Context) -> None:
     if info and info.kind == "embedded":
         activity = _activity(info.key_file.parent, info.account_id)
         found["activity"] = _document(activity)
-        wrong = [*short_of_space(info.free_space()), *problems(activity, runs)]
+        lost = _in_words(lost_watchers(_overview(caller), embedded=True))
+        wrong = [*short_of_space(info.free_space()), *lost, *problems(activity, runs)]
         found |= {"onTime": not wrong, "problems": wrong}
     else:
         found |= _overview(caller) or _failures(caller)
-        lost = (f"{name} {state}: {then}" for name, state, then in lost_watchers(found))
-        wrong = [*not_running(runs), *lost]
+        wrong = [*not_running(runs), *_in_words(lost_watchers(found))]
     caller.show(found, render.health(found))
     if begins_at := found.get("activity", {}).get("beginsAt"):
         caller.say(
@@ -141,6 +141,10 @@ def lost_watchers(found: Document, *, embedded: bool = False) -> Iterator[tuple[
             yield name, state, _ONLY_ONE if embedded else _TAKEOVER
         elif each["state"] == WatcherState.STOPPED:
             yield name, "has not run for minutes", _ONLY_ONE if embedded else _RUNBOOK
+
+
+def _in_words(lost: Iterator[tuple[str, str, str]]) -> Iterator[str]:
+    return (f"{name} {state}: {then}" for name, state, then in lost)
 
 
 def _failures(caller: Session) -> Document:

@@ -28,7 +28,8 @@ _PAGE = 100
 _SIDE_BY_SIDE = 5
 """Concurrent requests."""
 _FEW = 10
-_NARROW = ": give an earlier --until, or leave jobs out by --label"
+_NARROW = ": give an earlier --until"
+_FEWER = ", or leave jobs out by --label"
 
 
 def upcoming(
@@ -83,8 +84,9 @@ def upcoming(
         items, more = _of_all(caller, client, end, wanted, labels)
         caller.show({"items": items}, render.upcoming_of_all(items))
     if more and end is not None:
-        raise_it = ": raise --count" if wanted < MOST else _NARROW
-        caller.say(f"There may be more than {wanted} until then{raise_it}.")
+        narrow = _NARROW + ("" if job_id else _FEWER)
+        do = ": raise --count" if wanted < MOST else narrow
+        caller.say(f"There may be more than {wanted} until then{do}.")
 
 
 def _of_all(

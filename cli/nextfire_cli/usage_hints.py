@@ -62,6 +62,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--diff": ("--dry-run",),
     "--end": ("--end-at", "--to"),
     "--filename": ("--file",),
+    "--for": ("--until",),
     "--force": ("--yes",),
     "--format": ("--output",),
     "--hours": ("--until",),
@@ -100,6 +101,7 @@ _GLOBAL = {"--debug", "--output"}
 _WORDING = {
     "Value error, ": "",
     "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
+    "Input should be a valid number, unable to parse string as a number": "not a number",
     "Input should be ": "must be ",
 }
 """What Typer takes from pydantic, and what it says here."""
@@ -117,6 +119,8 @@ def add_hint(error: Any) -> None:  # noqa: ANN401 — Click's classes, as Typer 
     if error.ctx is None:
         return
     command, path = error.ctx.command, _path(error.ctx)
+    if "--file" in getattr(getattr(error, "param", None), "opts", ()) and not error.message:
+        error.message = f"For example: {path} --file jobs.yaml"
     if hasattr(error, "possibilities"):
         has = _GLOBAL.union(*(each.opts for each in command.params))
         if instead := _INSTEAD.get((path.removeprefix("nextfire "), error.option_name)):

@@ -21,7 +21,10 @@ _FORMS = {
 """Booleans and numbers without quotes: forms of YAML 1.1, without those that people mean as text,
 such as NO, on, 12:30, 0123 and 1_000.
 """
-_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
+_ESCAPED = re.compile("[\x85\u2028-\u202e\u2066-\u2069]")
+"""Line ends, which PyYAML writes verbatim and reads as a space or a line feed; and characters that
+change the direction of the text in a terminal, which it writes verbatim.
+"""
 _MERGE = f"{_TAG}merge"
 
 
@@ -67,8 +70,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # PyYAML writes these line ends verbatim, and reads them as a space or a line feed.
-    style = '"' if _LINE_ENDS.search(text) else None
+    style = '"' if _ESCAPED.search(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -86,14 +88,16 @@ def read_yaml(text: str) -> list[object]:
 
 
 def write_yaml(documents: list[object]) -> str:
-    """Return *documents*, JSON values, as YAML that `read_yaml` reads back."""
-    return str(
-        yaml.dump_all(
-            documents,
-            Dumper=_Dumper,
-            sort_keys=False,
-            allow_unicode=True,
-            width=100,
-            explicit_start=len(documents) > 1,
-        )
+    """Return *documents*, JSON values, as YAML that `read_yaml` reads back, and that is harmless
+    to a terminal.
+    """
+    written = yaml.dump_all(
+        documents,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=100,
+        explicit_start=len(documents) > 1,
     )
+    # All texts with such a character are in double quotes, where an escape stands for it.
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", str(written))

@@ -35,6 +35,7 @@ NOT_HERE = {
     "aws ecs describe-services": "the emulator has no Fargate",
     "aws lambda update-event-source-mapping": "named without a mapping",
     "aws cloudtrail lookup-events": "the emulator records no events",
+    "filter ispresent": "a query for Logs Insights, which the emulator does not have",
     "aws iam put-role-policy": "named without its options",
     "aws kms enable-key": "the stack has no key",
     "nextfire scripts push": "named without its options",

@@ -138,7 +138,7 @@ def test_layer_is_built_where_there_is_no_python_of_its_version(
     monkeypatch.setattr("infra.build.find_uv_bin", lambda: "false")
 
     assert _interpreter("3.99") is None
-    assert "uv python install 3.99" in caplog.text
+    assert "false python install 3.99" in caplog.text
 
 
 def test_first_party_layer_is_the_core(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 import json
+import os
 from datetime import timedelta
 
 import pytest
 from pydantic import ValidationError
 
+from infra.__main__ import main
 from infra.pool_settings import PoolSettings
 from infra.setting_types import iso8601
 from infra.settings import Settings, StackTarget
@@ -225,3 +227,30 @@ def test_task_that_is_for_one_run_has_one_slot(more: dict[str, object]) -> None:
     settings = Settings.from_context({"pools": {"p": _SEALED | more}})
 
     assert settings.pools["p"].slots == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("logRetenton=P90D", "logRetenton: unknown field. Did you mean `logRetention`?"),
+        (
+            "logRetention=90",
+            "logRetention: not an ISO 8601 duration. For example `P30D`",
+        ),
+        ('pools={"a": {"executor": "lamda"}}', "pools.a.executor: Input should be 'lambda' or"),
+        ('pools={"a": {"executor": "lamda"}}', "Did you mean `lambda`?"),
+        ('pools={"a": {"batchSise": 2}}', "pools.a.batchSise: unknown field. Did you mean `batchS"),
+        ("groups=41", "groups: Input should be less than or equal to 40"),
+        ("auth=jwt", "jwt"),
+    ],
+)
+def test_an_invalid_setting_is_explained(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, setting: str, said: str
+) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # which the command changes
+    assert main(["check", "-c", setting]) == 1
+
+    err = capsys.readouterr().err
+    assert err.startswith("Invalid settings in cdk.json (or in -c options):\n")
+    assert said in err
+    assert "pydantic" not in err

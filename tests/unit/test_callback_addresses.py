@@ -239,6 +239,18 @@ def test_what_a_setting_opens_is_named(url: str, remedy: str) -> None:
     assert "secret" not in str(invalid.value).replace("a secret", "")
 
 
+@pytest.mark.parametrize(("http", "problem"), [(False, "an https"), (True, "an http or https")])
+@pytest.mark.parametrize("url", ["127.0.0.1:8000/", "api.example.com/hooks", "ftp://example.com"])
+def test_a_url_of_another_scheme_is_refused_with_an_example(
+    url: str, problem: str, *, http: bool
+) -> None:
+    with pytest.raises(InvalidInputError) as invalid:
+        check_url(url, AddressRules.of(["127.0.0.0/8"], [0], http=http))
+
+    assert f"not {problem} URL" in str(invalid.value)
+    assert "For example https://api.example.com/hooks." in str(invalid.value)
+
+
 def test_settings_open_networks_ports_and_http() -> None:
     rules = AddressRules.of(["127.0.0.0/8", "fd00::/8"], [8443], http=True)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import runpy
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,3 +94,14 @@ def test_a_command_ends_as_its_run(payload: dict[str, str], code: int, stdout: s
     end = run("command", payload)
 
     assert (end.exit_code, end.stdout) == (code, stdout)
+
+
+def test_a_file_as_an_argument_is_refused_and_writes_no_pipeline_without_jobs(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, str(EXAMPLES / "from_crontab.py"), str(tmp_path / "crontab")]
+
+    done = subprocess.run(command, input="", capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "It reads standard input: crontab -l |" in done.stderr

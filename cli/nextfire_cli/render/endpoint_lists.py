@@ -31,7 +31,7 @@ def endpoints(items: Sequence[Document]) -> RenderableType:
 
 def _probe(item: Document) -> str:
     """When an endpoint that is down is called again."""
-    return f"next probe {minute(item['probeAt'])}" if "probeAt" in item else ""
+    return f"next probe from {minute(item['probeAt'])} on" if "probeAt" in item else ""
 
 
 def _limit(item: Document) -> str:

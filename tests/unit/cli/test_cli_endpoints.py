@@ -71,7 +71,7 @@ def test_endpoints_are_listed(call: Call, api: Api) -> None:
     assert first.split()[:5] == ["calls", "api.example.com:443", "PAUSED", "0", "2026-05-24"]
     assert "maintenance [bold]\\x1b[2J" in first
     assert second.split()[:4] == ["calls", "[2001:db8::1]:8443", "OPEN", "5"]
-    assert second.endswith("next probe 2026-05-24 12:00:30")
+    assert second.endswith("next probe from 2026-05-24 12:00:30 on")
     assert "UNREADABLE" in third
     assert "does not decode" in third
 

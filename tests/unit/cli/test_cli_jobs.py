@@ -1,6 +1,8 @@
 """What `nextfire jobs` sends for its flags, and the answers that it shows."""
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,23 @@ from tests.unit.cli.answers import BACKFILL, BETWEEN, JOB
 from tests.unit.cli.conftest import Api, Call
 
 ROUTES = answers.ROUTES
+
+
+@pytest.mark.parametrize("written", ["{}", " {}", "@{}"])
+def test_the_authentication_of_a_callback_and_that_of_the_command_have_one_flag(
+    call: Call, api: Api, tmp_path: Path, written: str
+) -> None:
+    auth = {"type": "bearer", "token": {"secret": "api-token"}}
+    file = tmp_path / "auth.json"
+    file.write_text(json.dumps(auth))
+    value = written.format(file if "@" in written else json.dumps(auth))
+    callback = ["--in", "5s", "--pool", "calls", "--http", "https://api.example.com/"]
+
+    for flag in (["--auth", value], [f"--auth={value}"], ["--auth", "iam", "--auth", value]):
+        result = call("jobs", "create", *callback, *flag)
+
+        assert result.exit_code == 0, result.output
+        assert api.body["target"]["http"]["auth"] == auth
 
 
 def test_create_sends_what_the_flags_say(call: Call, api: Api) -> None:

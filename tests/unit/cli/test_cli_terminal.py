@@ -8,6 +8,7 @@ import pytest
 
 from nextfire_cli import render
 from nextfire_cli.output import to_json
+from nextfire_cli.yaml_text import read_yaml, write_yaml
 from tests.unit.cli.rendered import JOB, RUN, shown
 
 
@@ -56,6 +57,17 @@ def test_json_is_harmless_to_a_terminal(
     assert not {*EVIL, "\x7f"} & {*text} - {*"a[2Jz\n"}
     assert "é" in text
     assert json.loads(text) == document
+
+
+def test_yaml_is_harmless_to_a_terminal() -> None:
+    text = f"{EVIL}\u2028\u2066"
+    document = {"name": text, text: "é\x7f\u202e", "long": f"{text} \u202e" * 40}
+
+    written = write_yaml([document])
+
+    assert not {*text, "\x7f"} & {*written} - {*"a[2Jz\n "}
+    assert "é" in written
+    assert read_yaml(written) == [document]
 
 
 def test_what_a_script_printed_keeps_its_lines_and_tabs() -> None:

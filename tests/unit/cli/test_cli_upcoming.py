@@ -101,6 +101,9 @@ def test_until_ends_the_list_and_says_if_there_is_more(call: Call, api: Api) -> 
     assert one.exit_code == 0, one.output
     assert [each["at"][11:16] for each in json.loads(one.stdout)["items"]] == ["12:05", "12:15"]
     assert call("jobs", "upcoming", "--until", "1m").stdout == "No upcoming occurrences.\n"
+    all_of_one = call("jobs", "upcoming", "a", "--until", "2d").stderr
+    assert "There may be more than 100 until then: give an earlier --until.\n" in all_of_one
+    assert ", or leave jobs out by --label" in call("jobs", "upcoming", "--until", "2d").stderr
 
 
 def test_only_jobs_with_the_labels_are_looked_at(call: Call, api: Api) -> None:

@@ -64,6 +64,9 @@ from tests.unit.cli.conftest import Api, Call
         ("runs redrive --all", "Try: nextfire dlq redrive --since 12h"),
         ("apply -f jobs.yaml --prune", "left the file are removed without an option"),
         ("jobs create jobs.yaml", "If it is a file: --file jobs.yaml"),
+        ("jobs pause a --for 2h", "(Possible options: --until)"),
+        ("cost --jobs 5 --runs-per-day many", "'--runs-per-day': not a number (got many)"),
+        ("apply jobs.yaml", "'-f'. For example: nextfire apply --file jobs.yaml"),
         ("jobs list -o csv", "'--output' / '-o': 'csv' is not one of"),
     ],
 )

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from nextfire.domain.activity import Activity
+from nextfire_cli import session, state
 from tests.unit.cli import answers
 from tests.unit.cli.conftest import Api, Call
+from tests.unit.cli.keys import KEY
 
 ROUTES = answers.ROUTES
 
@@ -76,6 +83,37 @@ def test_a_state_of_a_newer_api_is_shown(call: Call, api: Api) -> None:
     assert result.exit_code == 0
     assert json.loads(result.stdout)["watchers"] == [{"group": 0, "state": "NEWER"}]
     assert "Watcher 0" in call("status").stdout
+
+
+class EmbeddedStack:
+    kind = "embedded"
+    key_file = Path("embedded/key")
+    account_id = "local"
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        return {"endpoint": answers.ENDPOINT}
+
+    def parts(self) -> dict[str, Any]:
+        return {"watcher": {"pid": 1, "deaths": 0, "lastDeath": None}}
+
+    def free_space(self) -> int:
+        return 2**40
+
+
+def test_an_embedded_stack_whose_watcher_hangs_is_not_on_time_although_nothing_is_due(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = Activity(timedelta(), late=0, held=0, queued=0, wait=timedelta(), running=0, failed=0)
+    monkeypatch.setattr(session.Session, "stack", lambda _: EmbeddedStack())
+    monkeypatch.setattr(state, "_activity", lambda *_: idle)
+    watchers(api, {"group": 0, "state": "LOST", "renewedAt": "2026-05-24T09:59:55Z"})
+
+    result = call("status", "--json", NEXTFIRE_API_KEY=KEY)
+
+    assert result.exit_code == 1, result.output
+    assert not json.loads(result.stdout)["onTime"]
+    assert "has not renewed its lease since 2026-05-24T09:59:55Z" in result.stderr
+    assert "if it hangs, stop `nextfire up` and start it again" in result.stderr
 
 
 def test_the_doctor_finds_a_lost_watcher(call: Call, api: Api) -> None:

@@ -50,6 +50,7 @@ _MAPPED = IPv6Network("::ffff:0:0/96")
 
 NEUTRAL = "the destination is not allowed"
 """The only text about forbidden destinations: callbacks must not help to scan networks."""
+_EXAMPLE = "For example https://api.example.com/hooks."
 _REMEDY = "Use a public host name with https, or open the network with callNetworks of the pool."
 _HOST = re.compile(
     r"(?=.{1,253}\Z)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -128,8 +129,12 @@ def check_url(url: str, rules: AddressRules, field: str = "target.http.url") -> 
         port = parts.port
     except ValueError as error:
         raise invalid("not a URL") from error
-    if parts.scheme not in DEFAULT_PORTS or (parts.scheme == "http" and not rules.http):
-        raise invalid("not an https URL", "Use https. Pools can allow http with callHttp.")
+    if parts.scheme not in (DEFAULT_PORTS if rules.http else {"https"}):
+        known = parts.scheme in DEFAULT_PORTS
+        raise invalid(
+            "not an http or https URL" if rules.http else "not an https URL",
+            "Use https. Pools can allow http with callHttp." if known else _EXAMPLE,
+        )
     if parts.username is not None or parts.password is not None or "@" in parts.netloc:
         raise invalid("it has user information", "Use `auth` with a reference to a secret.")
     if parts.fragment or "#" in url:
@@ -142,7 +147,7 @@ def check_url(url: str, rules: AddressRules, field: str = "target.http.url") -> 
     if "[" in parts.netloc or ":" in host or NUMERIC.fullmatch(host.rpartition(".")[2]):
         _check_literal(host, rules, invalid(NEUTRAL))
     elif not _HOST.fullmatch(host):
-        raise invalid("its host is not a valid name", "For example https://api.example.com/hooks.")
+        raise invalid("its host is not a valid name", _EXAMPLE)
     elif (
         host == "localhost" or host.endswith((".localhost", ".local", ".internal", ".localdomain"))
     ) and not rules.networks:
