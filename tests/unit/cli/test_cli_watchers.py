@@ -113,7 +113,7 @@ def test_an_embedded_stack_whose_watcher_hangs_is_not_on_time_although_nothing_i
     assert result.exit_code == 1, result.output
     assert not json.loads(result.stdout)["onTime"]
     assert "has not renewed its lease since 2026-05-24T09:59:55Z" in result.stderr
-    assert "if it hangs, stop `nextfire up` and start it again" in result.stderr
+    assert "if it hangs, about a minute later" in result.stderr
 
 
 def test_the_doctor_finds_a_lost_watcher(call: Call, api: Api) -> None:
