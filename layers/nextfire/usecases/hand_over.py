@@ -259,10 +259,12 @@ class HandOver:
         stored = self.runs.get(run)
         if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
             again = again or ends.again or ended.attempt_base > 0
+            late = self.clock.now() > ended_at + AGAIN_AFTER and child.updated_at > ended_at
             if (
                 stored
                 and stored.skipped_by_parents
-                and (again or ended_since(stored, ended, ended_at))
+                # The end of the join of a parent repeats its hand-over: a new rule starts nothing.
+                and (again or (ended_since(stored, ended, ended_at) and not late))
                 and not awaits_again(self.jobs, self.runs, child, run, ends.states, setups)
             ):
                 stored = self._starting.reopen(child, stored, ends.ready_at, decision.reason)
