@@ -65,7 +65,7 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "new attempts for a start": (grant_all_attempts, "changed its attempts"),
 }
 _FIRST_SEED: dict[Plant, int] = {
-    send_a_wait_again: 247,
+    send_a_wait_again: 20403,
     start_all_below: 807,
     ignore_downstream: 1227,
 }

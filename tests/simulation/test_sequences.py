@@ -270,7 +270,7 @@ _FIRST_SEED: dict[Plant, int] = {
     forget_the_time: 87,
     come_too_early: 4967,
     excuse_what_is_late: 467,
-    forget_what_does_not_decode: 27,
+    forget_what_does_not_decode: 987,
     take_any_success: 3207,
     ignore_setups: 2167,
 }

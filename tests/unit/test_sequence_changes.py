@@ -323,3 +323,26 @@ def test_a_parent_that_is_handed_over_after_a_redrive_of_the_other_reopens_their
         world.worker("c").work()
 
     assert states(world, b, d) == [RunState.SUCCEEDED] * 2
+
+
+def test_a_new_rule_starts_nothing_when_the_join_of_a_parent_ends(world: World) -> None:
+    """Its end is a message of the parent, whose run has ended: it is handed over once more."""
+    x = world.register("x", **ONE_ATTEMPT)
+    for name in "ab":
+        world.register(name)
+    parent = world.register("parent", **after("a", "b", joinTimeoutSec=1200))
+    child = world.register("child", **after("x", "parent"))
+    world.script(exit_code=1)
+    world.tick_and_work("12:00")
+    assert states(world, x, parent, child) == [
+        RunState.DEAD,
+        RunState.SUCCEEDED,
+        RunState.SKIPPED,
+    ]
+
+    world.at("12:01")
+    world.change(child, triggerRule="ANY_SUCCEEDED")
+    world.tick_and_work("12:20:01")
+
+    assert "parent 12:00 #1000000" in world.sent
+    assert states(world, child) == [RunState.SKIPPED]

@@ -51,6 +51,11 @@ def has_second_end(marks: Iterable[str]) -> bool:
     return len({parent for parent, _ in states}) < len(states)
 
 
+def parents_of(marks: Iterable[str]) -> set[str]:
+    """The parents of *marks*."""
+    return {each.split(":")[0] for each in marks}
+
+
 def failed_and_skipped(marks: Iterable[str]) -> set[str]:
     """The parents of *marks* that ended FAILED and SKIPPED, and did not succeed."""
     ends = {tuple(each.split(":")[:_INSTANT]) for each in marks}

@@ -9,6 +9,7 @@ from nextfire.dataclass import dataclass, field
 from nextfire.domain.awaited import run_at
 from nextfire.domain.edges import Which
 from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.instants import CLOCKS_DIFFER
 from nextfire.domain.job import Job
 from nextfire.domain.joins import ALONE
 from nextfire.domain.occurrences import JobState
@@ -59,6 +60,14 @@ def first_start_waits(
     """
     edges, setups = child.definition.after, child.definition.setups
     return 1 < len(edges) <= ALONE and awaits_again(jobs, runs, child, key, states, setups)
+
+
+def ended_since(run: Run, ended: Run, ended_at: datetime) -> bool:
+    """Whether *run* was skipped before its parent *ended* at *ended_at*; or a redrive made it await
+    that parent, which was then skipped again.
+    """
+    before = run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
+    return before or (run.restarted and ended.skipped_by_parents)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
-from nextfire.usecases.awaits_again import awaits_again, first_start_waits
-from nextfire.usecases.join_states import join_states
+from nextfire.usecases.awaits_again import awaits_again, ended_since, first_start_waits
+from nextfire.usecases.join_states import join_states, with_earlier_ends
 from nextfire.usecases.start_child import JoinEnd, StartChild
 from nextfire.usecases.timed_runs import JOIN_END_DISPATCH, TimedRuns
 
@@ -154,6 +154,7 @@ class HandOver:
         if definition.is_timed_join:
             return self._timed.end(job, message)
         edges, marks = definition.after, self.joins.read(key, EVERY_GROUP)
+        marks = with_earlier_ends(self.runs, job, key, marks)
         states = join_states(self.runs, key, edges, marks)
         decision = decide_start(definition.trigger_rule, states, definition.setups)
         match decision.action:
@@ -258,10 +259,12 @@ class HandOver:
         stored = self.runs.get(run)
         if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
             again = again or ends.again or ended.attempt_base > 0
+            late = self.clock.now() > ended_at + AGAIN_AFTER and child.updated_at > ended_at
             if (
                 stored
                 and stored.skipped_by_parents
-                and (again or _ended_since(stored, ended, ended_at))
+                # The end of the join of a parent repeats its hand-over: a new rule starts nothing.
+                and (again or (ended_since(stored, ended, ended_at) and not late))
                 and not awaits_again(self.jobs, self.runs, child, run, ends.states, setups)
             ):
                 stored = self._starting.reopen(child, stored, ends.ready_at, decision.reason)
@@ -295,6 +298,7 @@ class HandOver:
             # Of concurrent callers that complete a group, the last one sees all groups complete.
             others = [each for each in groups(edges) if each != group]
             marks = [*marks, *self.joins.read(run, others)]
+        marks = with_earlier_ends(self.runs, child, run, marks, under_way=True)
         states = join_states(self.runs, run, edges, marks)
         return _Ends(states, ready_at(marks) or ended_at, has_second_end(marks))
 
@@ -313,6 +317,7 @@ class HandOver:
             return self._timed.look_again(child, skipped)
         if len(edges) > 1:
             marks = self.joins.read(skipped.key, groups(edges))
+            marks = with_earlier_ends(self.runs, child, skipped.key, marks)
             states = join_states(self.runs, skipped.key, edges, marks)
             ends = _Ends(states, ready_at(marks) or now)
         elif ended is None:
@@ -327,14 +332,6 @@ class HandOver:
         if decision.action is not RuleAction.RUN or awaits_again(self.jobs, self.runs, *seen):
             return skipped
         return self._starting.reopen(child, skipped, ends.ready_at, decision.reason)
-
-
-def _ended_since(run: Run, ended: Run, ended_at: datetime) -> bool:
-    """Whether *run* was skipped before its parent *ended* at *ended_at*; or a redrive made it await
-    that parent, which was then skipped again.
-    """
-    before = run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
-    return before or (run.restarted and ended.skipped_by_parents)
 
 
 def _join_ends(
