@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import islice, takewhile
+from itertools import combinations, islice, takewhile
 from typing import Protocol
 
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry
@@ -21,7 +21,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import ScheduleType
-from tests.evidence import Evidence, Stored, first_sent, reported_missed
+from tests.evidence import CLOCKS_APART, Evidence, Stored, first_sent, reported_missed
 from tests.judgement import Judge
 from tests.world import World
 
@@ -128,8 +128,9 @@ def assert_all_accounted_for(
     job whose id belongs to a new job.
 
     The world must be at rest: see `settle`. *allow_late_starts*: a run that an executor began more
-    than a minute after it was due may be in a range as well; see
-    `test_what_was_sent_before_it_was_missed_does_not_run`. *stray*: which runs may exist although
+    than a minute after it was due may be in a range as well, see
+    `test_what_was_sent_before_it_was_missed_does_not_run`; and two ranges that are written at the
+    same time may overlap. *stray*: which runs may exist although
     no version owns them: those that were sent while a change of the job was being written, which
     takes effect at the instant of its request. *evidence*: what to judge by; default: that of the
     `World`. *purged*: a queue was purged, so the end of the last run may have gone unnoticed.
@@ -184,7 +185,7 @@ def assert_all_accounted_for(
     assert not missing, f"{len(missing)} occurrences without a record: {missing[:5]}"
     twice = {at for at, times in covers.items() if times > 1}
     if allow_late_starts:
-        twice -= _picked_up_late(found)
+        twice -= _picked_up_late(found) | _covered_at_once(found, twice)
     twice -= _cancelled_during_range_write(found, evidence)
     assert not twice, f"{len(twice)} occurrences accounted for more than once: {_first_few(twice)}"
     assert_chained(world, job, purged=purged)
@@ -238,6 +239,22 @@ def _picked_up_late(found: list[Run]) -> set[datetime]:
         for r in found
         if r.attempts and r.attempts[0].started_at > r.key.scheduled_at + _MISSED
     }
+
+
+def _covered_at_once(found: list[Run], every: Collection[datetime]) -> set[datetime]:
+    """The occurrences in two ranges that were written at the same time: each writer had read the
+    records before the other wrote.
+    """
+    ranges = [(r, r.finished_at) for r in found if r.covered > 1 and r.finished_at is not None]
+    overlaps = [
+        (
+            max(one.key.scheduled_at, other.key.scheduled_at),
+            min(one.covers_until, other.covers_until),
+        )
+        for (one, at), (other, its_at) in combinations(ranges, 2)
+        if abs(at - its_at) <= 2 * CLOCKS_APART
+    ]
+    return {at for at in every if any(first <= at <= last for first, last in overlaps)}
 
 
 def _cancelled_during_range_write(found: list[Run], evidence: Evidence | None) -> set[datetime]:

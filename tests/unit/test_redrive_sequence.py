@@ -321,3 +321,19 @@ def test_runs_that_follow_await_their_parents_before_the_first_one_starts(world:
         redrive(world, b, "b", downstream=True)
 
     assert states(world, b, cleanup) == [DEAD, SKIPPED]
+
+
+def test_a_request_that_came_before_the_first_attempt_counts_when_it_is_repeated(
+    world: World,
+) -> None:
+    (a,) = chain(world, "a", **ONE_ATTEMPT)
+    world.tick_at("12:00")
+    asked_at = world.now  # no answer: the API died
+    world.script(exit_code=1)
+    work(world)
+    assert states(world, a) == [DEAD]
+
+    assert redrive(world, a, "a", asked_at=asked_at)["a"][0] is RUN
+    work(world)
+
+    assert states(world, a) == [SUCCEEDED]

@@ -89,7 +89,7 @@ class RedriveSequence:
         starts = [
             step
             for step in steps
-            if step.action is RedriveAction.RUN and not _has_started(step.node.run, asked_at)
+            if step.action is RedriveAction.RUN and not _has_started(step.node, link, asked_at)
         ]
         jobs = list(self.executor.map(lambda step: self._job(step.node.key), starts))
         for job in jobs:
@@ -97,7 +97,7 @@ class RedriveSequence:
         waiting = [
             step.node
             for step in steps
-            if step.must_await and not _has_started(step.node.run, asked_at)
+            if step.must_await and not _has_started(step.node, link, asked_at)
         ]
         # All of them before the first start: a parent may end at once.
         list(self.executor.map(lambda node: self._await_parents(node, link), waiting))
@@ -129,11 +129,12 @@ class RedriveSequence:
         self.runs.redrive(to, entry, now, was=run.state)
 
 
-def _has_started(run: Run | None, since: datetime | None) -> bool:
-    """Whether the first attempt of *run*, or the first since its last redrive, was made since
-    *since*.
+def _has_started(node: RunNode, link: str, since: datetime | None) -> bool:
+    """Whether the first attempt of a run, or the first since its last redrive, was made since
+    *since*. The run of *link* counts only if a user has redriven it: it may have begun on its own.
     """
-    if run is None or since is None:
+    run = node.run
+    if run is None or since is None or (node.key.job.job_id == link and not run.restarted):
         return False
     begun = [each.started_at for each in run.since_redrive]
     return bool(begun) and min(begun) >= cut(since)
