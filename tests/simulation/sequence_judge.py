@@ -176,13 +176,18 @@ class SequenceJudge:
         if job.definition.is_timed_join and key.scheduled_at > until + CLOCKS:
             return False
         ready = [
-            min(ended) + each.edge.delay
+            min(ended) + self._least_delay(key, each.edge.job, until)
             for each in self._timed.awaited(job, key) or []
             if (ended := finished(each.ends))
         ]
         # Of these rules one end is enough: the delays of the other parents do not matter.
         least = min if job.definition.trigger_rule in {"ANY_FAILED", "ANY_SUCCEEDED"} else max
         return at is None or not ready or at >= least(ready) - CLOCKS
+
+    def _least_delay(self, key: RunKey, parent: str, until: datetime) -> timedelta:
+        """Of the versions up to *until*: an end is marked with the delay that its edge had then."""
+        edges = (job.definition.edge_from(parent) for job in self._before(key, until))
+        return min(edge.delay for edge in edges if edge is not None)
 
     def _skipped(self, key: RunKey, seen: Seen) -> Iterator[str]:
         reason, jobs = seen.run.reason or "", self._in_force(key, seen.at)
