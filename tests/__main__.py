@@ -31,8 +31,10 @@ _PYTHON = [sys.executable, "-m"]
 _PYTEST = [*_PYTHON, "pytest"]
 _SLOWEST = ["--durations", "30", "--durations-min", "4"]
 """Shows which tests take long."""
-_SIDE_BY_SIDE = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"]
-"""Each process has tests that follow each other, so that a module's fixtures are made once."""
+_SIDE_BY_SIDE = ["-n", str((os.cpu_count() or 2) + 1), "--dist", "worksteal"]
+"""Each process has tests that follow each other, so that a module's fixtures are made once. One
+more than CPU cores, as tests wait for processes.
+"""
 _TWO_STACKS = ["-n", "2", "--dist", "loadfile"]
 """Each process has its own stack. End-to-end tests mostly wait, but one after the other they take
 longer than all other tests.
@@ -234,6 +236,9 @@ def main(names: Collection[str]) -> int:
     # Hundreds of processes import the same modules. Elsewhere: the caller may want none in place.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # noqa: TID251
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(_BYTECODE))  # noqa: TID251
+    if not _BYTECODE.exists():
+        # Once, and not in each of the commands that start at the same time.
+        subprocess.run([*_PYTEST, "--collect-only"], check=False, stdout=subprocess.DEVNULL)
     with _folder_in_memory() as memory:
         report = _run(plan, memory)
     return int(bool(report.failed))
