@@ -89,6 +89,11 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
 _REDRIVE_MANY = "Try: nextfire dlq redrive --since 12h"
 _INSTEAD: Mapping[tuple[str, str], str] = {
     ("apply", "--prune"): "Jobs of the pipeline that left the file are removed without an option.",
+    (
+        "jobs create",
+        "--type",
+    ): "It follows from --cron, --at, --in, --every or --date. Another, "
+    "such as AFTER or MANUAL, needs --file.",
     ("runs list", "--failed"): "Try: --state DEAD",
     ("runs redrive", "--all"): _REDRIVE_MANY,
     ("runs redrive", "--pool"): _REDRIVE_MANY,
