@@ -25,7 +25,7 @@ with Client() as nextfire:
     for line in nextfire.log(run.execution_id, follow=True):
         print(f"  {line.text}")
     done = nextfire.get_execution(run.execution_id)
-    print(f"{done.execution_id} is {done.state} after {len(done.attempts or ())} attempts")
+    print(f"{done.execution_id} is {done.state}, attempt {done.attempt}")
 
     try:
         nextfire.change_job(job.job_id, {"priority": "HIHG"}, if_match=job.etag)

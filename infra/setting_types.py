@@ -60,7 +60,14 @@ def known_retention(duration: timedelta) -> timedelta:
 
 
 def json_if_text(value: object) -> object:
-    return json.loads(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            """not valid JSON. For example -c 'tenantWeights={"acme": 2}'"""
+        ) from error
 
 
 Duration = Annotated[timedelta, AfterValidator(whole_seconds)]

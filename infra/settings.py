@@ -63,6 +63,12 @@ class StackTarget(StrEnum):
     credentials."""
 
 
+class _Overrides(StrictSettings):
+    """The settings of the local target, which `Settings` checks."""
+
+    local: Annotated[dict[str, Any], BeforeValidator(json_if_text)]
+
+
 class Settings(StrictSettings):
     """All settings of a deployment."""
 
@@ -313,7 +319,7 @@ class Settings(StrictSettings):
             for key, value in context.items()
             if ":" not in key and not key.startswith("@")
         }
-        local = json_if_text(ours.pop("local", {}))
-        if ours.get("target") == StackTarget.LOCAL and isinstance(local, dict):
+        local = _Overrides(local=ours.pop("local", {})).local
+        if ours.get("target") == StackTarget.LOCAL:
             ours = {**ours, **local}
         return cls.model_validate(ours)

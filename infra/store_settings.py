@@ -1,11 +1,10 @@
 """Settings of tables, buckets and keys: adopted stores, encryption, the lock of the audit chain."""
 
-import json
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from infra.setting_types import Duration, StrictSettings, whole_days
+from infra.setting_types import Duration, StrictSettings, json_if_text, whole_days
 
 _KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
 _STREAM_ARN = r"^arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[\w.-]+/stream/[0-9T:.-]+$"
@@ -47,7 +46,7 @@ class KmsSettings(StrictSettings):
 
 def kms_if_json(value: object) -> object:
     """Return *value*, decoded if it is a JSON object; `create` is not JSON."""
-    return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+    return json_if_text(value) if str(value).startswith("{") else value
 
 
 class DueCapacity(StrictSettings):

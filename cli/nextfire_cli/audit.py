@@ -2,12 +2,11 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from nextfire.domain.chain import START, Batch, BrokenChainError, Event, Verified, verify
@@ -15,6 +14,7 @@ from nextfire.domain.instants import parse_instant
 from nextfire_cli import session
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import CliError
+from nextfire_cli.render.tables import table
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import PAST, PAST_FORMS, STACK
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
+_HEADERS = ("NUMBER", "AT", "TENANT", "PRINCIPAL", "OPERATION", "REFUSED", "TABLE", "ITEM")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _EXAMPLE = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 
@@ -104,19 +105,24 @@ def list_(
         events = events[-limit:]
     except BrokenChainError as error:
         raise _broken(error) from error
-    table = Table("NUMBER", "AT", "TENANT", "PRINCIPAL", "OPERATION", "TABLE", "ITEM")
-    for event in events:
-        by = event.get("by") or {}
-        names = (by.get(name, "-") for name in ("tenant", "principal", "operation"))
-        at = by.get("at") or event.get("writtenAt", "-")
-        cells = (event.get("number", "-"), at, *names, event.get("table", "-"), _item(event))
-        table.add_row(*(Text(str(cell)) for cell in cells))
-    caller.show({"items": events}, table)
+    caller.show({"items": events}, table(_HEADERS, map(_row, events)))
 
 
-def _item(event: Event) -> str:
-    """The key of the item that was written, the tenant first: events store it sorted by name."""
+def _row(event: Event) -> tuple[object, ...]:
+    by = event.get("by") or {}
+    names = (by.get(name, "-") for name in ("tenant", "principal", "operation"))
+    at = by.get("at") or event.get("writtenAt", "-")
+    refused, name = by.get("status", ""), event.get("table", "-")
+    return event.get("number", "-"), at, *names, refused, name, _item(event, by)
+
+
+def _item(event: Event, by: Mapping[str, Any]) -> str:
+    """The key of the item that was written, the tenant first: events store it sorted by name. Of a
+    request that wrote no other item: the ids in its path.
+    """
     key: dict[str, str] = event.get("item", {})
+    if event.get("table") == "requests":
+        key = by.get("resource") or {}
     return "/".join(key[name] for name in sorted(key, key=lambda name: name != "tenant"))
 
 

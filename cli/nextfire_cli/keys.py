@@ -13,7 +13,8 @@ import typer
 from rich.text import Text
 
 from nextfire.client.access import API_KEY, ENDPOINT, is_local, key_file
-from nextfire.domain.errors import NextfireError
+from nextfire.client.errors import InvalidValueError
+from nextfire.domain.errors import InvalidInputError, NextfireError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.keys import DEFAULT_LIFE, DEFAULT_OVERLAP, MAX_LIFE, MAX_OVERLAP, Minted, Scope
 from nextfire.domain.restriction import Restriction, restriction
@@ -55,10 +56,10 @@ def create(
         str, typer.Argument(metavar="NAME", help="Name of its holder.", show_default=False)
     ],
     scope: Annotated[
-        Scope | None,
+        list[Scope] | None,
         typer.Option(
-            help="Permissions. Each includes read; write is upload and run; admin is everything."
-            " [dim]Default: write; with --first admin[/]"
+            help="Permissions; repeat for several. Each includes read; write is upload and run;"
+            " admin is everything. [dim]Default: write; with --first admin[/]"
         ),
     ] = None,
     cidr: Annotated[
@@ -114,14 +115,14 @@ def create(
     labels = read_labels(label or [])
     if first:
         restricted = _restriction(cidr or [], labels)
-        wanted = scope or Scope.ADMIN
+        wanted = scope or [Scope.ADMIN]
         made, endpoint = _first(caller, name, wanted, seconds, tenant, stack, restricted)
     elif tenant is not None or stack is not None:
         raise typer.BadParameter("goes with --first", param_hint="--tenant, --stack")
     else:
         new = caller.client().create_key(
             name,
-            [(scope or Scope.WRITE).value],
+            [each.value for each in scope or [Scope.WRITE]],
             expires_in_sec=seconds,
             cidrs=cidr or None,
             labels=labels or None,
@@ -214,7 +215,7 @@ def _restriction(cidrs: list[str], labels: dict[str, str]) -> Restriction:
 def _first(
     caller: Session,
     name: str,
-    scope: Scope,
+    scopes: list[Scope],
     seconds: int,
     tenant: str | None,
     stack: str | None,
@@ -238,11 +239,13 @@ def _first(
             tenant or account.tenant(),
             key_id=new_key_id(),
             name=name,
-            scopes=[scope],
+            scopes=scopes,
             now=now,
             life=timedelta(seconds=seconds),
             restriction=restricted,
         )
+    except InvalidInputError as error:
+        raise InvalidValueError(str(error)) from error
     except NextfireError as error:
         raise CliError(str(error)) from error
     if not isinstance(made, Minted):  # the random id is in use
@@ -251,7 +254,7 @@ def _first(
         "keyId": made.key.key_id,
         "tenant": made.key.tenant,
         "name": made.key.name,
-        "scopes": [scope.value],
+        "scopes": [each.value for each in scopes],
         "state": made.key.state(now).value,
         "createdAt": isoformat(made.key.created_at),
         "expiresAt": isoformat(made.key.expires_at),

@@ -57,8 +57,8 @@ def login(
     key = _key(key_file) if caller.auth in {None, Auth.KEYS} else None
     found = Context(endpoint, key, caller.auth, caller.profile, caller.region)
     if check:
-        quotas = session.called(caller, found).client().get_quotas()
-        caller.say(f"{endpoint} accepts these credentials; weight {quotas.document['weight']}.")
+        session.called(caller, found).client().get_quotas()
+        caller.say(f"{endpoint} accepts these credentials.")
     file = access.contexts_file()
     change_contexts(file, lambda contexts: contexts.having(name, found))
     document = {"context": name, "endpoint": endpoint, "file": str(file)}

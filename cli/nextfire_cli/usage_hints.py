@@ -89,6 +89,11 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
 _REDRIVE_MANY = "Try: nextfire dlq redrive --since 12h"
 _INSTEAD: Mapping[tuple[str, str], str] = {
     ("apply", "--prune"): "Jobs of the pipeline that left the file are removed without an option.",
+    (
+        "jobs create",
+        "--type",
+    ): "It follows from --cron, --at, --in, --every or --date. Another, "
+    "such as AFTER or MANUAL, needs --file.",
     ("runs list", "--failed"): "Try: --state DEAD",
     ("runs redrive", "--all"): _REDRIVE_MANY,
     ("runs redrive", "--pool"): _REDRIVE_MANY,
@@ -98,6 +103,7 @@ _INSTEAD: Mapping[tuple[str, str], str] = {
 """What to do instead of an option that a command does not have."""
 _GLOBAL = {"--debug", "--output"}
 """The names in `_OPTIONS` that every command has."""
+_CALLBACK = """--auth '{"type": "bearer", "token": {"secret": "NAME"}}'"""
 _WORDING = {
     "Value error, ": "",
     "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
@@ -119,7 +125,10 @@ def add_hint(error: Any) -> None:  # noqa: ANN401 — Click's classes, as Typer 
     if error.ctx is None:
         return
     command, path = error.ctx.command, _path(error.ctx)
-    if "--file" in getattr(getattr(error, "param", None), "opts", ()) and not error.message:
+    flags = getattr(getattr(error, "param", None), "opts", ())
+    if "--auth" in flags:
+        error.message += f" That of a callback is JSON: {_CALLBACK}"
+    if "--file" in flags and not error.message:
         error.message = f"For example: {path} --file jobs.yaml"
     if hasattr(error, "possibilities"):
         has = _GLOBAL.union(*(each.opts for each in command.params))

@@ -177,5 +177,5 @@ def test_the_example_works(stack: Stack) -> None:
 
     assert "client-example is ACTIVE" in printed
     assert "Hello, client!" in printed
-    assert "is SUCCEEDED after 1 attempts" in printed
+    assert "is SUCCEEDED, attempt 1" in printed
     assert "priority: " in printed

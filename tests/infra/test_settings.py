@@ -242,6 +242,9 @@ def test_task_that_is_for_one_run_has_one_slot(more: dict[str, object]) -> None:
         ('pools={"a": {"batchSise": 2}}', "pools.a.batchSise: unknown field. Did you mean `batchS"),
         ("groups=41", "groups: Input should be less than or equal to 40"),
         ("auth=jwt", "jwt"),
+        ("pools=lambda", "pools: not valid JSON. For example -c 'tenantWeights={\"acme\": 2}'"),
+        ("kms={create}", "kms: not valid JSON"),
+        ("local=pools", "local: not valid JSON"),
     ],
 )
 def test_an_invalid_setting_is_explained(

@@ -127,6 +127,17 @@ class TestSkipNext:
         assert "skips" not in answer.document
         assert_problem(system.call("DELETE", "/v1/jobs/a/skip-next"), 404)
 
+    def test_it_is_shown_while_the_schedule_has_the_occurrence(self, system: Deployment) -> None:
+        system.register(jobId="a", schedule="59 23 31 12 *")
+        ask(system, "a", "skip-next")
+
+        answer = system.call("PATCH", "/v1/jobs/a", {"schedule": "30 22 31 12 *"})
+        assert "skips" not in answer.document
+
+        back = system.call("PATCH", "/v1/jobs/a", {"schedule": "59 23 31 12 *"})
+        assert len(back.document["skips"]) == 1
+        assert "skips" not in system.call("DELETE", "/v1/jobs/a").document
+
     def test_skip_without_next_occurrence_or_with_stale_etag_is_rejected(
         self, system: Deployment
     ) -> None:

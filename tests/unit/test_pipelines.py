@@ -167,6 +167,14 @@ def test_a_file_without_a_pipeline_removes_nothing() -> None:
             ),
         ),
         (
+            {"load": job("extarct"), "extract": job()},
+            {},
+            (
+                "load.after: the parent 'extarct' does not exist (got 'extarct'). Did you mean "
+                "`extract`? If not, declare the parent too, or remove the edge."
+            ),
+        ),
+        (
             {"a": job("x")},
             existing(x=job()),
             (

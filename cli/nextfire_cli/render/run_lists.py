@@ -122,11 +122,12 @@ def letters(items: Sequence[Document]) -> RenderableType:
     if not items:
         return Text("The dead-letter queue is empty.")
     return TableWithReasons(
-        ("EXECUTION", "SINCE (UTC)", "MESSAGE"),
+        ("EXECUTION", "TENANT", "SINCE (UTC)", "MESSAGE"),
         [
             (
                 (
                     each.get("executionId", "UNREADABLE"),
+                    each.get("tenant", ""),
                     minute(each["sentAt"]),
                     each["messageId"],
                 ),

@@ -1,7 +1,7 @@
 """Errors of calls, with a problem and a remedy.
 
 ClientError               base class
-├── MissingError          what was looked up without the API does not exist
+├── MissingError          what was looked up without asking the API for its id does not exist
 ├── InvalidValueError     a value was found invalid before it was sent
 ├── NotEndedError         an execution did not end while it was waited for
 ├── UnreachableError      no response was received
@@ -62,7 +62,7 @@ class ClientError(Exception):
 
 
 class MissingError(ClientError):
-    """Something that was looked up without the API does not exist."""
+    """Something that was looked up without asking the API for its id does not exist."""
 
     def document(self) -> dict[str, Any]:
         return problem_document(HTTPStatus.NOT_FOUND, str(self))

@@ -11,6 +11,7 @@ from nextfire.domain.backfill import Order
 from nextfire.domain.definition import JobDefinition, WhenDocument
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.instants import MOMENT
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.pages import Page
@@ -49,6 +50,14 @@ def _next_fire_at(job: Job, now: datetime, *_: object) -> datetime | None:
         return job.next_to_run(now)
     except InvalidInputError:
         return None  # the time zone no longer exists; the job can still be read and repaired
+
+
+def _skips(job: Job, now: datetime, *_: object) -> list[datetime] | None:
+    """Without occurrences of an earlier schedule: the job keeps them, and they have no effect."""
+    try:
+        return [at for at in job.skips if at > now and job.next_after(at - MOMENT) == at] or None
+    except InvalidInputError:
+        return None  # as for `_next_fire_at`
 
 
 def _backfill(job: Job, *_: object) -> BackfillResponse | None:
@@ -94,7 +103,7 @@ class JobResponse(ApiResponse):
         _next_fire_at, description="The next occurrence. Absent after the last one."
     )
     skips: list[datetime] | None = field(
-        lambda job, now, *_: [at for at in job.skips if at > now] or None,
+        lambda job, *rest: None if job.state.ended else _skips(job, *rest),
         description="Future occurrences that are skipped on request.",
     )
     backfill: BackfillResponse | None = field(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nextfire import Client, ClientError
+from nextfire import Client
+from nextfire.client.errors import MissingError
 from nextfire.client.pipelines.apply import make_plan
 from nextfire.client.pipelines.export import export
 from tests.integration.pipelines.conftest import MANUAL, applied, job, pipelines
@@ -43,5 +44,5 @@ def test_an_export_by_label_has_whole_pipelines(client: Client) -> None:
     assert [[*each.jobs] for each in found.pipelines] == [["a", "b"]]
     assert found.added == ["etl"]
     assert export(client, pipeline="etl").added == []
-    with pytest.raises(ClientError, match="The pipeline 'none' has no jobs"):
+    with pytest.raises(MissingError, match="The pipeline 'none' has no jobs"):
         export(client, pipeline="none")

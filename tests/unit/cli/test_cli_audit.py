@@ -132,7 +132,20 @@ def test_list_prints_the_tenant_of_an_item_first(
 
     assert result.exit_code == 0, result.output
     [row] = [line for line in result.stdout.splitlines() if "changeJob" in line]
-    assert row.rstrip(" \u2502").split("jobs")[1].strip(" \u2502") == shown
+    assert row.split("jobs")[1].strip() == shown
+
+
+def test_list_shows_what_was_refused_and_what_it_was_about(
+    call: Call, holds: Callable[..., None]
+) -> None:
+    asked = {"tenant": "acme", "principal": "p", "operation": "deleteJob"}
+    refused = asked | {"resource": {"jobId": "nightly"}, "status": 404}
+    holds({"table": "requests", "item": {"request": "#note#3f9c"}, "by": refused})
+
+    lines = call("list", AWS_REGION="eu-west-1").stdout.splitlines()
+
+    assert lines[0].split()[-3:] == ["REFUSED", "TABLE", "ITEM"]
+    assert lines[1].split()[-4:] == ["deleteJob", "404", "requests", "nightly"]
 
 
 @pytest.mark.parametrize("command", ["list", "verify"])

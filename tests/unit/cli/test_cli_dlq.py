@@ -152,7 +152,8 @@ def test_list_shows_each_message_and_leaves_it_where_it_was(call: Call, queue: Q
     assert found[execution("job7")] == "exit code 7"
     assert queue.bodies() == before
     text = call("list").stdout
-    assert execution("job7") in text
+    assert text.splitlines()[0].split()[:2] == ["EXECUTION", "TENANT"]
+    assert {execution("job7"), TENANT} <= {*text.split()}
     assert "UNREADABLE" in text
     assert "\x1b" not in text
 

@@ -104,7 +104,7 @@ def test_a_stack_without_keys_gets_none(
 def test_an_invalid_tenant_of_a_key_is_rejected(call: Call) -> None:
     result = call(*FIRST, "--tenant", "a/b", AWS_REGION=REGION)
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "tenant" in result.stderr
 
 

@@ -16,10 +16,10 @@ ROUTES = keys.ROUTES
 
 
 def test_create_shows_the_key_alone_on_standard_output(call: Call, api: Api) -> None:
-    result = call("keys", "create", "ci", "--scope", "read", "--expires", "30d")
+    result = call("keys", "create", "ci", "--scope", "run", "--scope", "upload", "--expires", "30d")
 
     assert result.exit_code == 0, result.output
-    assert api.body == {"name": "ci", "scopes": ["read"], "expiresInSec": 30 * 86_400}
+    assert api.body == {"name": "ci", "scopes": ["run", "upload"], "expiresInSec": 30 * 86_400}
     assert result.stdout == KEY + "\n"
     assert KEY not in result.stderr
     assert "only time" in result.stderr

@@ -67,6 +67,8 @@ from tests.unit.cli.conftest import Api, Call
         ("jobs pause a --for 2h", "(Possible options: --until)"),
         ("cost --jobs 5 --runs-per-day many", "'--runs-per-day': not a number (got many)"),
         ("apply jobs.yaml", "'-f'. For example: nextfire apply --file jobs.yaml"),
+        ("jobs create --in 5s --http https://a.example --auth bearer", "of a callback is JSON"),
+        ("jobs create --type MANUAL", "or MANUAL, needs --file"),
         ("jobs list -o csv", "'--output' / '-o': 'csv' is not one of"),
     ],
 )

@@ -138,8 +138,8 @@ def translated(what: str, path: Path) -> Iterator[None]:
             remedy = f"Free some space, for example see `df -h {path.parent}`, and try again."
         elif error.errno in _NAMES:
             remedy = (
-                "Choose another name: it is that of a file, so no name below `billing` if there is "
-                "a `billing`, and has at most 255 bytes between slashes."
+                "Choose another name. There cannot be both `billing` and `billing/key`, and a part "
+                "between slashes has at most 255 bytes."
             )
         raise UnavailableError(f"{what} {path}: {error.strerror}. {remedy}") from error
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nextfire.client.api import Client
-from nextfire.client.errors import ClientError
+from nextfire.client.errors import MissingError
 from nextfire.client.pipelines.document import OWNER, Pipeline, split, unreadable
 from nextfire.client.pipelines.graph import find_cycle, parents_first
 from nextfire.dataclass import dataclass
@@ -37,13 +37,14 @@ def export(
     last second may be missing.
 
     Raises:
-        ClientError: *pipeline* has no jobs; or a call failed.
+        MissingError: *pipeline* has no jobs.
+        ClientError: A call failed.
     """
     wanted = dict(labels or {}) | ({} if pipeline is None else {OWNER: pipeline})
     found = _Found()
     found.add(_listed(client, wanted))
     if pipeline is not None and not found.jobs:
-        raise ClientError(
+        raise MissingError(
             f"The pipeline {pipeline!r} has no jobs.",
             "List all jobs with their pipelines: nextfire export",
         )

@@ -24,6 +24,7 @@ from nextfire.dataclass import dataclass
 from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.recurrence import check
+from nextfire.domain.remedies import nearest
 
 
 class Action(StrEnum):
@@ -270,6 +271,9 @@ def _orphans(
         else:
             problem = f"the parent {parent!r} does not exist"
         remedy = "Declare the parent too, or remove the edge."
+        others = {*declared.jobs, *living} - {child, *removed}
+        if parent not in removed and (like := nearest(parent, sorted(others))):
+            remedy = f"{like} If not, declare the parent too, or remove the edge."
         yield Fault(f"{child}.after", repr(parent), problem, remedy)
     for child, each in living.items():
         if child in declared.jobs or child in removed or each.definition is None:
