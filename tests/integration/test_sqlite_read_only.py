@@ -1,0 +1,82 @@
+"""A process opens the database file while it is read-only, as after a careless restore."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.due_store import SqliteDueStore
+from nextfire.domain.errors import UnavailableError
+from tests.builders import NOON, a_fire, a_job
+from tests.places import open_folder
+
+NOBODY = 65534
+
+
+def _store(database: Database) -> None:
+    SqliteDueStore(database).put([a_fire(a_job(), NOON)], NOON)
+
+
+def _as_another_user(act: Callable[[], None]) -> int:
+    """*act* in another process, which may not write read-only files. Returns its exit code."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    status = 1
+    try:
+        if os.geteuid() == 0:
+            os.setuid(NOBODY)
+        act()
+        status = 0
+    except BaseException:  # noqa: BLE001 — the process ends here
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)
+
+
+def test_a_process_that_finds_the_files_read_only_writes_once_they_are_writable() -> None:
+    def leave_log() -> None:
+        _store(Database(path))
+
+    def act() -> None:
+        files: list[Path] = [*folder.iterdir()]
+        assert len(files) > 1, "a process that died left its log"
+        database = Database(path)
+        for each in files:
+            each.chmod(0o400)
+        with pytest.raises(UnavailableError, match=r"read-only.*chmod u\+w .*nextfire\.db\*"):
+            _store(database)
+        path.chmod(0o600)
+        with pytest.raises(UnavailableError, match="read-only"):
+            _store(database)
+        for each in files:
+            each.chmod(0o600)
+
+        _store(database)
+
+    with open_folder("read-only-") as folder:
+        folder.chmod(0o777)
+        path = folder / "nextfire.db"
+        assert _as_another_user(leave_log) == 0
+        assert _as_another_user(act) == 0
+
+
+def test_a_process_that_starts_with_a_read_only_file_fails_and_commands_read_it() -> None:
+    def act() -> None:
+        Database(path).close()
+        path.chmod(0o400)
+
+        with pytest.raises(UnavailableError, match="read-only"):
+            Database(path)
+
+        assert Database(path, as_is=True).version()
+
+    with open_folder("read-only-") as folder:
+        folder.chmod(0o777)
+        path = folder / "nextfire.db"
+        assert _as_another_user(act) == 0
