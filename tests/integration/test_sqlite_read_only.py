@@ -15,7 +15,7 @@ from nextfire.domain.errors import UnavailableError
 from tests.builders import NOON, a_fire, a_job
 from tests.places import open_folder
 
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 def _store(database: Database) -> None:
@@ -30,7 +30,7 @@ def _as_another_user(act: Callable[[], None]) -> int:
     status = 1
     try:
         if os.geteuid() == 0:
-            os.setuid(NOBODY)
+            os.setuid(OTHER_USER)
         act()
         status = 0
     except BaseException:  # noqa: BLE001 — the process ends here

@@ -54,8 +54,8 @@ class UnusableDatabaseError(NextfireError):
 
 
 def require_writable(path: Path) -> None:
-    """Check the database at *path* and SQLite's files next to it, as far as they exist. SQLite would
-    open read-only ones, and the process could not write even after they are made writable.
+    """Check the database at *path* and SQLite's files next to it, if they exist. SQLite would open
+    read-only ones, and the process could not write even after they are made writable.
 
     Raises:
         sqlite3.OperationalError: One of them is read-only.
