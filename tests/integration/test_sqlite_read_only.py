@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,30 +10,12 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.domain.errors import UnavailableError
 from tests.builders import NOON, a_fire, a_job
+from tests.other_user import as_other_user
 from tests.places import open_folder
-
-OTHER_USER = 65534
 
 
 def _store(database: Database) -> None:
     SqliteDueStore(database).put([a_fire(a_job(), NOON)], NOON)
-
-
-def _as_another_user(act: Callable[[], None]) -> int:
-    """*act* in another process, which may not write read-only files. Returns its exit code."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    status = 1
-    try:
-        if os.geteuid() == 0:
-            os.setuid(OTHER_USER)
-        act()
-        status = 0
-    except BaseException:  # noqa: BLE001 — the process ends here
-        sys.excepthook(*sys.exc_info())
-    finally:
-        os._exit(status)
 
 
 def test_a_process_that_finds_the_files_read_only_writes_once_they_are_writable() -> None:
@@ -62,8 +41,8 @@ def test_a_process_that_finds_the_files_read_only_writes_once_they_are_writable(
     with open_folder("read-only-") as folder:
         folder.chmod(0o777)
         path = folder / "nextfire.db"
-        assert _as_another_user(leave_log) == 0
-        assert _as_another_user(act) == 0
+        assert as_other_user(leave_log) == 0
+        assert as_other_user(act) == 0
 
 
 def test_a_process_that_starts_with_a_read_only_file_fails_and_commands_read_it() -> None:
@@ -79,4 +58,4 @@ def test_a_process_that_starts_with_a_read_only_file_fails_and_commands_read_it(
     with open_folder("read-only-") as folder:
         folder.chmod(0o777)
         path = folder / "nextfire.db"
-        assert _as_another_user(act) == 0
+        assert as_other_user(act) == 0

@@ -33,7 +33,14 @@ from nextfire_cli.local.processes import (
 )
 from nextfire_cli.local.stack_file import StackFile
 from nextfire_cli.local.stack_info import LocalInfo
-from nextfire_cli.local.state import LocalStackError, Report, check_state, locked, tail
+from nextfire_cli.local.state import (
+    LocalStackError,
+    Report,
+    cannot_write,
+    check_state,
+    locked,
+    tail,
+)
 
 if TYPE_CHECKING:
     from nextfire.adapters.sqlite.database import Database
@@ -145,8 +152,10 @@ class EmbeddedStack:
         with interrupts_raised():
             try:
                 return self._start(report, workers, lease)
-            except BaseException:
+            except BaseException as error:
                 self.stop()
+                if isinstance(error, OSError) and error.filename is not None:
+                    raise cannot_write(error.filename, error) from error
                 raise
 
     def stop(self) -> None:
