@@ -4,19 +4,27 @@
 # ruff: noqa: PLC0415
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import typer
 
 from nextfire.client.errors import ApiError, UnreachableError
-from nextfire.domain.activity import RECENT, Activity, not_running, problems, short_of_space
+from nextfire.domain.activity import (
+    RECENT,
+    Activity,
+    is_behind,
+    not_running,
+    problems,
+    short_of_space,
+)
 from nextfire.domain.instants import MINUTE
 from nextfire.domain.run import RunState
 from nextfire.domain.watchers import WatcherState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document, first
 from nextfire_cli.errors import CliError
+from nextfire_cli.local.disk import write_time
 from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
 
@@ -66,8 +74,9 @@ def status(context: typer.Context) -> None:
     if info and info.kind == "embedded":
         activity = _activity(info.key_file.parent, info.account_id)
         found["activity"] = _document(activity)
+        write = write_time(info.key_file.parent) if is_behind(activity) else timedelta()
         wrong = wrong or [*_in_words(lost_watchers(_overview(caller), embedded=True))]
-        wrong = [*short_of_space(info.free_space()), *wrong, *problems(activity, runs)]
+        wrong = [*short_of_space(info.free_space()), *wrong, *problems(activity, runs, write)]
         found |= {"onTime": not wrong, "problems": wrong}
     else:
         found |= _overview(caller) or _failures(caller)

@@ -149,6 +149,29 @@ def test_an_embedded_stack_whose_api_hangs_is_not_on_time_and_shows_the_rest(
     assert "Queued 7" in " ".join(call("status", NEXTFIRE_API_KEY=KEY).stdout.split())
 
 
+@pytest.mark.parametrize(("waits", "measured"), [(5, 0), (40, 1)])
+def test_the_disk_is_measured_if_runs_wait(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch, waits: int, measured: int
+) -> None:
+    wait = timedelta(seconds=waits)
+    waiting = Activity(timedelta(), late=0, held=0, queued=7, wait=wait, running=0, failed=0)
+    folders: list[Path] = []
+
+    def measure(folder: Path) -> timedelta:
+        folders.append(folder)
+        return timedelta(seconds=0.4)
+
+    monkeypatch.setattr(session.Session, "stack", lambda _: EmbeddedStack())
+    monkeypatch.setattr(state, "_activity", lambda *_: waiting)
+    monkeypatch.setattr(state, "write_time", measure)
+    watchers(api)
+
+    result = call("status", NEXTFIRE_API_KEY=KEY)
+
+    assert folders == [Path("embedded")] * measured
+    assert ("a write to the disk takes 0.4 s" in result.stderr) is bool(measured)
+
+
 def test_the_doctor_finds_a_lost_watcher(call: Call, api: Api) -> None:
     lost = {"group": 1, "state": "LOST", "renewedAt": "2026-05-24T09:59:55Z"}
     watchers(api, {"group": 0, "state": "WATCHING", "renewedAt": "2026-05-24T10:00:00Z"}, lost)
