@@ -105,8 +105,8 @@ def problems(
         )
         if disk:
             advice = (
-                f"{disk}, and each run takes several. More workers would not help, a faster disk"
-                " would"
+                f"{disk}, and each run takes several. A faster disk would help most, more workers"
+                " a little (nextfire up --workers N)"
             )
         yield (
             f"{counted(activity.queued, 'run')} waiting for a worker, the oldest for"
