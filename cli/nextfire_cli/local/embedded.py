@@ -33,14 +33,7 @@ from nextfire_cli.local.processes import (
 )
 from nextfire_cli.local.stack_file import StackFile
 from nextfire_cli.local.stack_info import LocalInfo
-from nextfire_cli.local.state import (
-    LocalStackError,
-    Report,
-    cannot_write,
-    check_state,
-    locked,
-    tail,
-)
+from nextfire_cli.local.state import LocalStackError, Report, check_state, locked, tail, unwritable
 
 if TYPE_CHECKING:
     from nextfire.adapters.sqlite.database import Database
@@ -155,7 +148,7 @@ class EmbeddedStack:
             except BaseException as error:
                 self.stop()
                 if isinstance(error, OSError) and error.filename is not None:
-                    raise cannot_write(error.filename, error) from error
+                    raise unwritable(error.filename, error) from error
                 raise
 
     def stop(self) -> None:
@@ -265,7 +258,9 @@ class EmbeddedStack:
             parts_file=self._parts_file,
             processes=self._processes.recorded(),
         )
-        self._opened = OpenedFiles([self._state / _LOCK, self._data / DATABASE])
+        files = [self._state / _LOCK, *(self._data / f"{DATABASE}{end}" for end in ("", "-wal"))]
+        # While a connection is open, the database's log stays the same file.
+        self._opened = OpenedFiles(files, database=self._database())
         self._file.write(info)
         report(f"ready in {time.monotonic() - began:.1f} s")
         for problem in info.few_open_files():

@@ -38,7 +38,7 @@ def locked(state: Path) -> IO[bytes]:
         state.chmod(state.stat().st_mode & ~0o022)
         lock = (state / "lock").open("wb")
     except OSError as error:
-        raise cannot_write(f"the folder {state}", error) from error
+        raise unwritable(f"the folder {state}", error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -50,7 +50,7 @@ def locked(state: Path) -> IO[bytes]:
     return lock
 
 
-def cannot_write(what: object, error: OSError) -> LocalStackError:
+def unwritable(what: object, error: OSError) -> LocalStackError:
     """*error*: why *what*, of the folder of a stack, cannot be written."""
     return LocalStackError(
         f"Cannot write {what}, which has the data of the local stack: {error.strerror}. Change into"
