@@ -3,7 +3,7 @@
 import platform
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from importlib.util import find_spec
@@ -12,7 +12,7 @@ import typer
 
 from nextfire import Client
 from nextfire.adapters.files.stack_folder import DATA, DATABASE
-from nextfire.client.errors import ApiError
+from nextfire.client.errors import ApiError, UnreachableError
 from nextfire.client.folder import FOLDER, above, here
 from nextfire.client.version import version
 from nextfire.domain.activity import short_of_space
@@ -22,7 +22,7 @@ from nextfire_cli.errors import CliError
 from nextfire_cli.remedies import in_words_of_the_command
 from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
-from nextfire_cli.state import lost_watchers
+from nextfire_cli.state import ANSWERS_WITHIN, SILENT, lost_watchers
 
 _MOST_SKEW = timedelta(seconds=30)
 """AWS rejects signatures that are 5 minutes off. Instants that people compare are wrong earlier."""
@@ -110,7 +110,7 @@ def _connection(caller: Session) -> Iterator[CheckResult]:
         yield from _short("disk", short_of_space(stack.free_space()))
         yield from _short("open files", stack.few_open_files())
     try:
-        client = caller.client()
+        client = caller.client(ANSWERS_WITHIN if embedded else None)
     except CliError as error:
         yield _problem("credentials" if endpoint else "endpoint", error)
         return
@@ -121,7 +121,9 @@ def _connection(caller: Session) -> Iterator[CheckResult]:
         yield CheckResult("API", Verdict.OK, f"responds: {health.status}")
         yield _clock(health.time, before)
     except CliError as error:
-        yield _problem("API", error)
+        found = _problem("API", error)
+        hangs = embedded and isinstance(error, UnreachableError)
+        yield replace(found, remedy=f"{SILENT[:1].upper()}{SILENT[1:]}.") if hangs else found
         return
     try:
         client.get_quotas()

@@ -193,13 +193,14 @@ class Session:
         stack = self.stack()
         return self.endpoint or (stack.endpoint if stack else "")
 
-    def client(self) -> "Client":
-        """The API.
+    def client(self, timeout: float | None = None) -> "Client":
+        """The API. *timeout*: seconds to wait for a response; None: the default.
 
         Raises:
             CliError: The URL or the credentials are unknown.
         """
         from nextfire import Client
+        from nextfire.client.api import TIMEOUT
 
         stack, endpoint = self.stack(), access.checked_endpoint(self.api_endpoint())
         sign = partial(self._signature, endpoint, stack)
@@ -209,7 +210,7 @@ class Session:
         else:
             key = partial(_key, endpoint, stack, self.key)
             auth = access.who_calls(endpoint, self.auth, key=key, sign=sign)
-        return Client(endpoint, auth=auth, transport=self.transport)
+        return Client(endpoint, auth=auth, timeout=timeout or TIMEOUT, transport=self.transport)
 
     def tenant(self) -> str:
         """The tenant of this call.

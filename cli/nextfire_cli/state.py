@@ -4,19 +4,27 @@
 # ruff: noqa: PLC0415
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import typer
 
-from nextfire.client.errors import ApiError
-from nextfire.domain.activity import RECENT, Activity, not_running, problems, short_of_space
+from nextfire.client.errors import ApiError, UnreachableError
+from nextfire.domain.activity import (
+    RECENT,
+    Activity,
+    is_behind,
+    not_running,
+    problems,
+    short_of_space,
+)
 from nextfire.domain.instants import MINUTE
 from nextfire.domain.run import RunState
 from nextfire.domain.watchers import WatcherState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document, first
 from nextfire_cli.errors import CliError
+from nextfire_cli.local.disk import write_time
 from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
 
@@ -28,7 +36,15 @@ _RUNBOOK = "see watcher-silent in docs/operate/runbook.md"
 _ONLY_ONE = (
     "it is the only one of the embedded stack: until it runs again, nothing is sent. If it died, it"
     " is started again within seconds; if it hangs, about a minute later. If it is not, stop"
-    " `nextfire up` and start it again. Its log is .nextfire/logs/watcher.log"
+    " `nextfire up` and start it again. Its log, .nextfire/logs/watcher.log, names the error if it"
+    " cannot write"
+)
+ANSWERS_WITHIN = 5.0
+"""Seconds within which the API of an embedded stack answers, unless something is wrong."""
+SILENT = (
+    "the API is busy, waits for the disk, or hangs. If it hangs, it is killed and started again"
+    " about a minute later. If it is not, stop `nextfire up` and start it again. Its log is"
+    " .nextfire/logs/api.log"
 )
 
 
@@ -46,9 +62,9 @@ def status(context: typer.Context) -> None:
       nextfire status --json
     """
     caller = session.of(context)
-    found: Document = caller.client().get_health().document
     info = caller.stack()
-    wrong: list[str] = []
+    embedded = info is not None and info.kind == "embedded"
+    found, wrong = _health(caller, embedded=embedded)
     runs: dict[str, bool] = {}
     if info is None:
         found |= {"endpoint": caller.endpoint}
@@ -58,8 +74,9 @@ def status(context: typer.Context) -> None:
     if info and info.kind == "embedded":
         activity = _activity(info.key_file.parent, info.account_id)
         found["activity"] = _document(activity)
-        lost = _in_words(lost_watchers(_overview(caller), embedded=True))
-        wrong = [*short_of_space(info.free_space()), *lost, *problems(activity, runs)]
+        write = write_time(info.key_file.parent) if is_behind(activity) else timedelta()
+        wrong = wrong or [*_in_words(lost_watchers(_overview(caller), embedded=True))]
+        wrong = [*short_of_space(info.free_space()), *wrong, *problems(activity, runs, write)]
         found |= {"onTime": not wrong, "problems": wrong}
     else:
         found |= _overview(caller) or _failures(caller)
@@ -73,6 +90,18 @@ def status(context: typer.Context) -> None:
     if wrong:
         caller.say("\n".join(f"Not on time: {problem}." for problem in wrong))
         raise typer.Exit(1)
+
+
+def _health(caller: Session, *, embedded: bool) -> tuple[Document, list[str]]:
+    """The health of the API, and the problem if that of the embedded stack does not answer: the
+    rest is shown without it.
+    """
+    try:
+        return caller.client(ANSWERS_WITHIN if embedded else None).get_health().document, []
+    except UnreachableError as error:
+        if not embedded:
+            raise
+        return {"status": "no answer"}, [f"{error.problem.rstrip('.')}: {SILENT}"]
 
 
 def _activity(data: Path, tenant: str) -> Activity:
@@ -137,7 +166,8 @@ def lost_watchers(found: Document, *, embedded: bool = False) -> Iterator[tuple[
     for each in found.get("watchers", []):
         name = f"the watcher of group {each['group']}"
         if each["state"] == WatcherState.LOST:
-            state = f"has not renewed its lease since {each['renewedAt']}, so it died or hangs"
+            may = "died, hangs or cannot write to the database" if embedded else "died or hangs"
+            state = f"has not renewed its lease since {each['renewedAt']}, so it {may}"
             yield name, state, _ONLY_ONE if embedded else _TAKEOVER
         elif each["state"] == WatcherState.STOPPED:
             yield name, "has not run for minutes", _ONLY_ONE if embedded else _RUNBOOK

@@ -23,7 +23,7 @@ import waitress  # type: ignore[import-untyped]
 from functions.api import handler as api
 from functions.auditor import handler as auditor
 from functions.authorizer import handler as authorizer
-from functions.embedded.gateway import MAX_REQUEST_BYTES, Gateway
+from functions.embedded.gateway import MAX_REQUEST_BYTES, Gateway, Handler
 from functions.embedded.pulse import Pulse
 from functions.embedded.supervisor import Part, PartsSupervisor
 from functions.watcher.handler import config_of, telemetry
@@ -118,7 +118,7 @@ def _serve(listening: socket.socket, beat: Beat = lambda: None) -> int:
     signal.signal(signal.SIGTERM, _stop)
     shelf = embedded.script_shelf(ApiSettings.read(), EmbeddedSettings.read())
     gateway = Gateway(
-        api=api.handler,
+        api=_beating(api.handler, beat),
         authorizer=authorizer.handler,
         accept=shelf.accept,
         now=SystemClock().now,
@@ -136,6 +136,16 @@ def _serve(listening: socket.socket, beat: Beat = lambda: None) -> int:
         _quiet=True,
     )
     return 0
+
+
+def _beating(handler: Handler, beat: Beat) -> Handler:
+    """*handler*, of which each call beats: under load `_beat_between_requests` waits for long."""
+
+    def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
+        beat()
+        return handler(event, context)
+
+    return handle
 
 
 def _beat_between_requests(gateway: Gateway, beat: Beat) -> None:

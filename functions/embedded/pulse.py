@@ -12,6 +12,8 @@ LOOKS = 6
 """Looks without a beat after which a process hangs. Looks are counted rather than seconds: while
 the machine or the whole stack is suspended, the supervisor does not look either.
 """
+FIRST_LOOKS = 5 * LOOKS
+"""The same before its first beat: a start on a busy machine may take long."""
 _SLOT = struct.Struct("=QQ")
 
 
@@ -23,7 +25,7 @@ class Pulse:
         self.forget()
 
     def forget(self) -> None:
-        """Begin again, for another process. Until its first beat it does not hang."""
+        """Begin again, for another process."""
         _SLOT.pack_into(self._memory, 0, 0, 0)
         self._seen, self._looks, self._looked_at = (0, 0), 0, 0.0
 
@@ -33,15 +35,15 @@ class Pulse:
         _SLOT.pack_into(self._memory, 0, count + 1, os.getpid())
 
     def look(self, now: float) -> int | None:
-        """The process that hangs: it has not beaten for `LOOKS` looks; else None. It is found again
-        after as many further looks.
+        """The process that hangs: it has not beaten for `LOOKS` looks; 0 if none has beaten for
+        `FIRST_LOOKS`; else None. It is found again after as many further looks.
         """
         found = _SLOT.unpack_from(self._memory)
-        if found != self._seen or found == (0, 0):
+        if found != self._seen or not self._looked_at:
             self._seen, self._looks, self._looked_at = found, 0, now
         elif now - self._looked_at >= LOOK_EVERY:
             self._looks, self._looked_at = self._looks + 1, now
-        if self._looks < LOOKS:
+        if self._looks < (LOOKS if found[1] else FIRST_LOOKS):
             return None
         self._looks = 0
         process: int = found[1]

@@ -19,7 +19,9 @@ def state() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("name", [".", "embedded", "embedded/nextfire.db"])
+@pytest.mark.parametrize(
+    "name", [".", "embedded", "embedded/nextfire.db", "embedded/nextfire.db-wal"]
+)
 def test_a_stack_whose_data_was_moved_does_not_run_on(state: Path, name: str) -> None:
     """It would acknowledge jobs that the next start does not find."""
     stack = EmbeddedStack(state, sources=ROOT)

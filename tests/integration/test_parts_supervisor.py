@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from functions.embedded.pulse import LOOKS
+
 ROOT = Path(__file__).resolve().parents[2]
 AT_MOST = 20.0
 """Timeout of a test in seconds."""
@@ -65,9 +67,12 @@ def beat(of, name):
         of.beat()
         time.sleep(0.01)
 
-def beating(name, below=False):
+def beating(name, below=False, late=False):
     of = pulse.Pulse()
     def run():
+        if late:
+            note(name, "starts")
+            signal.pause()
         child = below and fork()
         if below and not child:
             supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -79,6 +84,7 @@ def beating(name, below=False):
 PARTS = {
     "beating": beating("beating"),
     "below": beating("below", below=True),
+    "late": beating("late", late=True),
     "quick": live("quick", at_once),
     "slow": live("slow", slowly),
     "stubborn": live("stubborn", signal.SIG_IGN),
@@ -223,6 +229,14 @@ def test_a_process_that_hangs_is_killed_and_started_again(start: Start, part: st
         1,
         "killed because it hung for a minute",
     )
+
+
+def test_a_process_that_hangs_before_its_first_beat_has_longer(start: Start) -> None:
+    supervised = start("late", look_every=0.05)
+    supervised.until(lambda: supervised.looks > 2 * LOOKS)
+    assert len(supervised.started("late")) == 1
+
+    supervised.until(lambda: len(supervised.started("late")) == 2)
 
 
 def test_nothing_is_done_until_a_part_dies(start: Start) -> None:

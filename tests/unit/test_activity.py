@@ -89,3 +89,24 @@ def test_a_disk_without_space_is_named() -> None:
     assert [*short_of_space(MIN_SPACE)] == []
     [said] = short_of_space(MIN_SPACE - 1)
     assert said.startswith("the disk of the data has 15 MB left")
+
+
+def test_a_slow_disk_is_named_if_runs_wait_for_it() -> None:
+    """More workers wait for each other's writes."""
+    waiting = replace(IDLE, queued=2000, wait=timedelta(seconds=40))
+    late = replace(IDLE, late=3, lag=timedelta(seconds=9))
+    write = timedelta(milliseconds=412)
+
+    assert [*problems(waiting, {}, write)] == [
+        (
+            "2000 runs waiting for a worker, the oldest for 40 s: a write to the disk takes 0.4 s,"
+            " and each run takes several. A faster disk would help most, more workers a little"
+            " (nextfire up --workers N)"
+        )
+    ]
+    [problem] = problems(late, {}, write)
+    assert problem.endswith(
+        "the watcher does not keep up: a write to the disk takes 0.4 s. A faster disk would help"
+    )
+    assert [*problems(IDLE, {}, write)] == []
+    assert "disk" not in next(problems(waiting, {}, timedelta(milliseconds=20)))

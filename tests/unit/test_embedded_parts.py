@@ -16,6 +16,7 @@ import waitress  # type: ignore[import-untyped]
 
 from functions.auditor import handler as auditor
 from functions.embedded import parts
+from functions.embedded.gateway_event import GatewayRequest
 from nextfire.domain.errors import UnavailableError
 from nextfire.wiring import embedded
 
@@ -38,26 +39,50 @@ def _signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, handler)
 
 
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The arguments of the server, which ends at once."""
+    given: dict[str, Any] = {}
+
+    def serve(gateway: object, **arguments: object) -> None:
+        given.update(arguments, gateway=gateway)
+
+    absent = SimpleNamespace(read=lambda: None)
+    monkeypatch.setattr(parts, "ApiSettings", absent)
+    monkeypatch.setattr(parts, "EmbeddedSettings", absent)
+    monkeypatch.setattr(embedded, "script_shelf", lambda *_: SimpleNamespace(accept=None))
+    monkeypatch.setattr(waitress, "serve", serve)
+    return given
+
+
 @pytest.mark.parametrize(
     ("files", "connections"), [(256, 128), (1024, 500), (resource.RLIM_INFINITY, 500)]
 )
 def test_the_api_holds_fewer_connections_than_it_may_open_files(
-    monkeypatch: pytest.MonkeyPatch, files: int, connections: int
+    served: dict[str, Any], monkeypatch: pytest.MonkeyPatch, files: int, connections: int
 ) -> None:
     """If it could accept none, it would try again without a pause, and log each try."""
-    served: dict[str, Any] = {}
-    absent = SimpleNamespace(read=lambda: None)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
-    monkeypatch.setattr(parts, "ApiSettings", absent)
-    monkeypatch.setattr(parts, "EmbeddedSettings", absent)
-    monkeypatch.setattr(embedded, "script_shelf", lambda *_: SimpleNamespace(accept=None))
-    monkeypatch.setattr(waitress, "serve", lambda _, **given: served.update(given))
 
     beats: Queue[None] = Queue()
     parts._serve(cast("socket.socket", None), lambda: beats.put(None))  # noqa: SLF001
 
     beats.get(timeout=20)
     assert served["connection_limit"] == connections
+
+
+def test_the_api_beats_with_each_request(
+    served: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With eight clients on a slow disk, a thread waits for its turn during many requests."""
+    monkeypatch.setattr(parts, "_beat_between_requests", lambda *_: None)
+    monkeypatch.setattr("functions.api.handler.handler", lambda *_: {"statusCode": 200})
+    beats: list[None] = []
+    parts._serve(cast("socket.socket", None), lambda: beats.append(None))  # noqa: SLF001
+    health = GatewayRequest("GET", "/v1/health", (), b"", "127.0.0.1")
+
+    assert served["gateway"].answer(health).status == 200
+    assert beats
 
 
 def test_a_watcher_lives_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

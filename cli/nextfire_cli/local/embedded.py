@@ -33,7 +33,7 @@ from nextfire_cli.local.processes import (
 )
 from nextfire_cli.local.stack_file import StackFile
 from nextfire_cli.local.stack_info import LocalInfo
-from nextfire_cli.local.state import LocalStackError, Report, check_state, locked, tail
+from nextfire_cli.local.state import LocalStackError, Report, check_state, locked, tail, unwritable
 
 if TYPE_CHECKING:
     from nextfire.adapters.sqlite.database import Database
@@ -145,8 +145,10 @@ class EmbeddedStack:
         with interrupts_raised():
             try:
                 return self._start(report, workers, lease)
-            except BaseException:
+            except BaseException as error:
                 self.stop()
+                if isinstance(error, OSError) and error.filename is not None:
+                    raise unwritable(error.filename, error) from error
                 raise
 
     def stop(self) -> None:
@@ -256,7 +258,9 @@ class EmbeddedStack:
             parts_file=self._parts_file,
             processes=self._processes.recorded(),
         )
-        self._opened = OpenedFiles([self._state / _LOCK, self._data / DATABASE])
+        files = [self._state / _LOCK, *(self._data / f"{DATABASE}{end}" for end in ("", "-wal"))]
+        # While a connection is open, the database's log stays the same file.
+        self._opened = OpenedFiles(files, database=self._database())
         self._file.write(info)
         report(f"ready in {time.monotonic() - began:.1f} s")
         for problem in info.few_open_files():

@@ -8,9 +8,10 @@ from pathlib import Path
 
 
 class OpenedFiles:
-    """The files at *paths* as they are now. All exist."""
+    """The files at *paths* as they are now. All exist. *database* stays open as long."""
 
-    def __init__(self, paths: Iterable[Path] = ()) -> None:
+    def __init__(self, paths: Iterable[Path] = (), *, database: object = None) -> None:
+        self._database = database
         self._found = [(path, path.stat()) for path in paths]
 
     def displaced(self) -> Path | None:

@@ -38,10 +38,7 @@ def locked(state: Path) -> IO[bytes]:
         state.chmod(state.stat().st_mode & ~0o022)
         lock = (state / "lock").open("wb")
     except OSError as error:
-        raise LocalStackError(
-            f"Cannot write the folder {state}, which has the data of the local stack: "
-            f"{error.strerror}. Change into another folder, or repair this one."
-        ) from error
+        raise unwritable(f"the folder {state}", error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -51,6 +48,14 @@ def locked(state: Path) -> IO[bytes]:
             " stop it there with Ctrl-C."
         ) from None
     return lock
+
+
+def unwritable(what: object, error: OSError) -> LocalStackError:
+    """*error*: why *what*, of the folder of a stack, cannot be written."""
+    return LocalStackError(
+        f"Cannot write {what}, which has the data of the local stack: {error.strerror}. Change into"
+        " another folder, or repair this one."
+    )
 
 
 def check_state(state: Path) -> None:

@@ -73,7 +73,7 @@ def health(document: Document) -> RenderableType:
         ("Status", document["status"]),
         ("On time", {True: "yes", False: "no"}.get(document.get("onTime", ""))),
         ("Endpoint", document["endpoint"]),
-        ("API time", document["time"]),
+        ("API time", document.get("time")),
         *_activity(document.get("activity", {})),
         ("Scripts", prefixed("s3://", document.get("scripts_bucket"))),
         ("AWS", document.get("aws_endpoint")),

@@ -49,8 +49,11 @@ def here() -> Path:
 
 
 def above(folder: Path, file: str) -> Path | None:
-    """Return the nearest of *folder* and its parents that contains *file*."""
-    return next((at for at in (folder, *folder.parents) if (at / file).is_file()), None)
+    """Return the nearest of *folder* and its parents that contains *file*. Folders that the caller
+    may not enter do not.
+    """
+    at_or_above = (folder, *folder.parents)
+    return next((at for at in at_or_above if os.path.isfile(at / file)), None)  # noqa: PTH113
 
 
 def read_stack(folder: Path) -> dict[str, Any]:

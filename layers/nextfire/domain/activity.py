@@ -17,6 +17,8 @@ MIN_SPACE = 16 * 1024 * 1024
 """Free bytes that the disk of the data needs: the log of the database is cut to this size only when
 nothing reads it.
 """
+SLOW_WRITE = timedelta(milliseconds=100)
+"""How long a write to a disk takes that limits the number of runs: usual are 1 to 20 ms."""
 RECENT = timedelta(minutes=15)
 """Dead runs are counted for this long."""
 
@@ -70,10 +72,18 @@ def short_of_space(free: int) -> Iterator[str]:
         )
 
 
-def problems(activity: Activity, parts: Mapping[str, bool]) -> Iterator[str]:
+def is_behind(activity: Activity) -> bool:
+    """Whether runs wait for the watcher or for workers."""
+    return activity.late > 0 or activity.wait > MAX_WAIT
+
+
+def problems(
+    activity: Activity, parts: Mapping[str, bool], write: timedelta = timedelta()
+) -> Iterator[str]:
     """Why jobs do not run on time, in words; nothing if they do. *parts*: whether each process
-    runs.
+    runs. *write*: how long a write to the disk takes, if that was measured.
     """
+    disk = f"a write to the disk takes {write.total_seconds():.1f} s" if write > SLOW_WRITE else ""
     yield from not_running(parts)
     if activity.ahead > MAX_AHEAD:
         minutes = counted(round(activity.ahead / timedelta(minutes=1)), "minute")
@@ -86,13 +96,21 @@ def problems(activity: Activity, parts: Mapping[str, bool]) -> Iterator[str]:
         yield (
             f"{counted(activity.late, 'due run')} not dispatched, the oldest for"
             f" {_seconds(activity.lag)}{f' ({named})' if named else ''}: the watcher does not keep"
-            " up"
+            " up" + (f": {disk}. A faster disk would help" if disk else "")
         )
     if activity.wait > MAX_WAIT:
+        advice = (
+            "more workers would help (nextfire up --workers N), unless runs hang (nextfire runs"
+            " list --state RUNNING)"
+        )
+        if disk:
+            advice = (
+                f"{disk}, and each run takes several. A faster disk would help most, more workers"
+                " a little (nextfire up --workers N)"
+            )
         yield (
             f"{counted(activity.queued, 'run')} waiting for a worker, the oldest for"
-            f" {_seconds(activity.wait)}: more workers would help"
-            " (nextfire up --workers N), unless runs hang (nextfire runs list --state RUNNING)"
+            f" {_seconds(activity.wait)}: {advice}"
         )
 
 

@@ -172,6 +172,22 @@ def test_the_watcher_of_the_embedded_stack_has_no_standby(
     assert ("another one takes over" in remedy.lower()) is (stack is None and state == "LOST")
 
 
+def test_an_api_of_the_embedded_stack_that_hangs(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ReadTimeout("timed out")
+
+    api.routes["GET /v1/health"] = hang
+    monkeypatch.setattr(session.Session, "stack", lambda _: EmbeddedStack())
+
+    result = call("doctor", "--json", NEXTFIRE_API_KEY=KEY)
+
+    found = {each["check"]: each for each in json.loads(result.stdout)["checks"]}["API"]
+    assert "did not answer within 5 s" in found["found"]
+    assert "If it hangs, it is killed and started again" in found["remedy"]
+
+
 def test_a_full_disk() -> None:
     [finding] = doctor._short("disk", short_of_space(0))  # noqa: SLF001
 

@@ -13,6 +13,7 @@ from nextfire.adapters.sqlite import schema
 from nextfire.adapters.sqlite.database import Database
 from nextfire_cli.local.embedded import EmbeddedStack
 from nextfire_cli.local.processes import Processes
+from nextfire_cli.local.state import LocalStackError
 
 
 class SpawnedError(Exception):
@@ -41,3 +42,14 @@ def test_the_database_is_migrated_before_the_parts_start(
         EmbeddedStack(tmp_path / "state").start(lambda _line: None)
 
     assert versions == [len(later)]
+
+
+def test_a_folder_of_the_stack_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "tmp").touch()
+    stack = EmbeddedStack(tmp_path / "state")
+
+    with pytest.raises(LocalStackError, match=r"Cannot write .*/state/tmp.*: File exists"):
+        stack.start(lambda _line: None)
+
+    stack.stop()

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from nextfire.domain.activity import Activity
@@ -113,7 +114,62 @@ def test_an_embedded_stack_whose_watcher_hangs_is_not_on_time_although_nothing_i
     assert result.exit_code == 1, result.output
     assert not json.loads(result.stdout)["onTime"]
     assert "has not renewed its lease since 2026-05-24T09:59:55Z" in result.stderr
+    assert "so it died, hangs or cannot write to the database" in result.stderr
     assert "if it hangs, about a minute later" in result.stderr
+
+
+def test_an_embedded_stack_whose_api_hangs_is_not_on_time_and_shows_the_rest(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Activity(timedelta(), late=0, held=0, queued=7, wait=timedelta(), running=0, failed=0)
+    waited: list[float] = []
+
+    def hang(request: httpx2.Request) -> httpx2.Response:
+        waited.append(request.extensions["timeout"]["read"])
+        raise httpx2.ReadTimeout("timed out")
+
+    monkeypatch.setattr(session.Session, "stack", lambda _: EmbeddedStack())
+    monkeypatch.setattr(state, "_activity", lambda *_: late)
+    api.routes["GET /v1/health"] = hang
+
+    result = call("status", "--json", NEXTFIRE_API_KEY=KEY)
+
+    found = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert {*waited} == {5}
+    assert (found["status"], found["onTime"], found["activity"]["queued"]) == (
+        "no answer",
+        False,
+        7,
+    )
+    assert (
+        "did not answer within 5 s: the API is busy, waits for the disk, or hangs" in result.stderr
+    )
+    assert "killed and started again about a minute later" in result.stderr
+    assert "Queued 7" in " ".join(call("status", NEXTFIRE_API_KEY=KEY).stdout.split())
+
+
+@pytest.mark.parametrize(("waits", "measured"), [(5, 0), (40, 1)])
+def test_the_disk_is_measured_if_runs_wait(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch, waits: int, measured: int
+) -> None:
+    wait = timedelta(seconds=waits)
+    waiting = Activity(timedelta(), late=0, held=0, queued=7, wait=wait, running=0, failed=0)
+    folders: list[Path] = []
+
+    def measure(folder: Path) -> timedelta:
+        folders.append(folder)
+        return timedelta(seconds=0.4)
+
+    monkeypatch.setattr(session.Session, "stack", lambda _: EmbeddedStack())
+    monkeypatch.setattr(state, "_activity", lambda *_: waiting)
+    monkeypatch.setattr(state, "write_time", measure)
+    watchers(api)
+
+    result = call("status", NEXTFIRE_API_KEY=KEY)
+
+    assert folders == [Path("embedded")] * measured
+    assert ("a write to the disk takes 0.4 s" in result.stderr) is bool(measured)
 
 
 def test_the_doctor_finds_a_lost_watcher(call: Call, api: Api) -> None:

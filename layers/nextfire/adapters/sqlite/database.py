@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from nextfire.adapters.sqlite.errors import translated
+from nextfire.adapters.sqlite.errors import require_writable, translated
 from nextfire.adapters.sqlite.group_commit import GroupCommit
 from nextfire.adapters.sqlite.own_connection import OwnConnection
 from nextfire.adapters.sqlite.schema import is_current, migrate
@@ -54,6 +54,7 @@ class Database:
         self.path = path
         self._busy = busy
         self._max_pages = max_pages
+        self._as_is = as_is
         self._local = threading.local()
         self._writes = GroupCommit(self._open)
         with translated("open", path):
@@ -96,6 +97,8 @@ class Database:
         return own.connection
 
     def _open(self) -> sqlite3.Connection:
+        if not self._as_is:
+            require_writable(self.path)
         connection = sqlite3.connect(
             self.path,
             timeout=self._busy.total_seconds(),

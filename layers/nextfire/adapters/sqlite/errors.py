@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,14 +24,15 @@ _RETRYABLE = {
     ),
     sqlite3.SQLITE_IOERR: (
         "the disk reported an error. Check the disk and its free space, for example with "
-        "`df -h {folder}`, and try again"
+        "`df -h {folder}`, and limits such as a quota (`quota`) or of the size of files "
+        "(`ulimit -f`), and try again"
     ),
     sqlite3.SQLITE_CANTOPEN: (
         "it cannot be opened. Check that the folder exists and that you may write to it, for "
         "example with `ls -ld {folder}`"
     ),
     sqlite3.SQLITE_READONLY: (
-        "it is read-only. Make it writable, for example with `chmod u+w {path}`"
+        "it is read-only. Make it writable, for example with `chmod u+w {path}*`"
     ),
 }
 _DAMAGED = {
@@ -49,6 +51,20 @@ class UnusableDatabaseError(NextfireError):
     def __init__(self, path: Path, problem: str, remedy: str) -> None:
         self.path = path
         super().__init__(f"Database {path}: {problem}. {remedy}.")
+
+
+def require_writable(path: Path) -> None:
+    """Check the database at *path* and SQLite's files next to it, if they exist. SQLite would open
+    read-only ones, and the process could not write even after they are made writable.
+
+    Raises:
+        sqlite3.OperationalError: One of them is read-only.
+    """
+    for file in (path, *(path.with_name(f"{path.name}-{suffix}") for suffix in ("wal", "shm"))):
+        if file.exists() and not os.access(file, os.W_OK):
+            error = sqlite3.OperationalError("attempt to write a readonly database")
+            error.sqlite_errorcode = sqlite3.SQLITE_READONLY
+            raise error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -11,6 +12,14 @@ from nextfire.adapters.sqlite.own_connection import OwnConnection
 
 _MOST = 64
 """Transactions of one commit: other processes wait for it."""
+
+
+_SLOW_COMMIT = 0.02
+"""Seconds. After a commit that takes longer, the next transaction begins a quarter of that later,
+up to `_LONGEST_GAP`: other processes wait for the lock by looking every 1 to 100 ms, and would not
+find it free.
+"""
+_LONGEST_GAP = 0.1
 
 
 class _Group:
@@ -27,7 +36,7 @@ class GroupCommit:
 
     A thread that finds others waiting leaves the transaction open for them, and the last one
     commits for all. Each thread continues only after that commit. A transaction that fails is
-    undone alone.
+    undone alone. After a slow commit other processes get a turn.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
@@ -36,6 +45,7 @@ class GroupCommit:
         self._own: OwnConnection | None = None
         self._turn = threading.Lock()  # guards the connection and the open group
         self._group: _Group | None = None
+        self._begin_at = 0.0
         self._counter = threading.Lock()  # guards the number of waiting threads
         self._waiting = 0
 
@@ -92,6 +102,8 @@ class GroupCommit:
         if self._own is None:
             self._own = OwnConnection(self._connect())
         if self._group is None:
+            if (gap := self._begin_at - time.monotonic()) > 0:
+                time.sleep(gap)
             self._group = _Group()  # first: whatever interrupts BEGIN, the group is ended
             self._own.connection.execute("BEGIN IMMEDIATE")
         self._group.size += 1
@@ -110,7 +122,11 @@ class GroupCommit:
                 raise sqlite3.OperationalError(
                     "the transaction was rolled back by an earlier error"
                 )
+            began = time.monotonic()
             connection.execute("COMMIT")
+            took = time.monotonic() - began
+            if took > _SLOW_COMMIT:
+                self._begin_at = began + took + min(took / 4, _LONGEST_GAP)
         except Exception as error:  # noqa: BLE001 — the threads of the group raise it
             group.error = error
         finally:
