@@ -22,9 +22,9 @@ from nextfire.domain.instants import MINUTE
 from nextfire.domain.run import RunState
 from nextfire.domain.watchers import WatcherState
 from nextfire_cli import render, session
+from nextfire_cli.disk import write_time
 from nextfire_cli.documents import Document, first
 from nextfire_cli.errors import CliError
-from nextfire_cli.local.disk import write_time
 from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
 

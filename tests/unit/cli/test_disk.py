@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nextfire_cli.local.disk import write_time
+from nextfire_cli.disk import write_time
 
 
 def test_a_write_is_measured_until_it_is_on_the_disk(
