@@ -58,8 +58,9 @@ def create(
     scope: Annotated[
         list[Scope] | None,
         typer.Option(
+            metavar=f"<{'|'.join(Scope)}>",
             help="Permissions; repeat for several. Each includes read; write is upload and run;"
-            " admin is everything. [dim]Default: write; with --first admin[/]"
+            " admin is everything. [dim]Default: write; with --first admin[/]",
         ),
     ] = None,
     cidr: Annotated[

@@ -90,6 +90,39 @@ def test_jobs_that_allow_it_do_not_wait_for_a_read_of_the_runs_of_another_job() 
     assert sorted(world.queued) == ["allows 12:00", "exclusive 12:00"]
 
 
+class _Slow(_Waited):
+    """Each read is answered 0.2 s after something waits for it."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        world, takes = self._executor.world, 0.2
+        assert world is not None
+        if timeout is None and not self.done():
+            return super().result()
+        if timeout is not None and not self.done():
+            world.advance(seconds=min(timeout, takes))
+            if timeout < takes:
+                raise TimeoutError
+            self.set_result(self._read())
+        return Future.result(self)
+
+
+def test_the_reads_of_a_batch_are_waited_for_for_one_short_time_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(globals(), "_Waited", _Slow)
+    executor = _Hanging()
+    executor.world = world = World(BEGINNING, executor=executor)
+    for n in range(3):
+        world.register(f"exclusive{n}", **MINUTELY, overlap="QUEUE")
+    world.register("allows", **MINUTELY)
+
+    world.tick_at("12:00")
+
+    assert "allows 12:00" in executor.sent
+    assert len(executor.sent) == 2
+    assert len(world.queued) == 4
+
+
 # At most twenty
 
 

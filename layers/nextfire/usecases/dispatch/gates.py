@@ -20,6 +20,7 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey, first_run_id
 from nextfire.domain.instants import floor_minute, isoformat
 from nextfire.domain.job import Job
+from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
@@ -29,7 +30,7 @@ from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
 from nextfire.usecases.dispatch.waiting import Postponer, WaitReason
 
 _ROOM_AFTER = timedelta(seconds=1)
-_ANSWERS_WITHIN = 0.3  # seconds; usual maximum duration of a read of a job's runs
+_ANSWERS_WITHIN = timedelta(seconds=0.3)  # usual maximum duration of a read of a job's runs
 _PARTS = 10
 _KEEPS_ROOM = 100  # queues with a smaller bound are first come, first served
 
@@ -143,9 +144,12 @@ class OverlapGate:
     of those runs they replace. Only jobs with an overlap policy that needs it cost a query.
     """
 
-    def __init__(self, runs: RunStore, executor: Executor, waiting: Postponer) -> None:
+    def __init__(
+        self, runs: RunStore, executor: Executor, clock: Clock, waiting: Postponer
+    ) -> None:
         self._runs = runs
         self._executor = executor
+        self._clock = clock
         self._waiting = waiting
 
     def admit(self, wanted: list[DecidedEntry], report: TickReport) -> Iterator[list[DecidedEntry]]:
@@ -160,7 +164,7 @@ class OverlapGate:
         if not asked:
             yield wanted
             return
-        if late := _unanswered(asked):
+        if late := _unanswered(asked, self._clock):
             ready = [due for due in wanted if due.stored.slot not in late]
             yield self._answered(ready, asked, report)
             wanted = [due for due in wanted if due.stored.slot in late]
@@ -218,16 +222,12 @@ def _overlap_check(due: DecidedEntry) -> tuple[Job, RunKey] | None:
     return None
 
 
-def _unanswered(asked: Mapping[Slot, Future[OverlapDecision]]) -> set[Slot]:
-    """Those of *asked* that are not answered in time. The first of them is waited for, the others
-    have had as long.
-    """
-    within = _ANSWERS_WITHIN
+def _unanswered(asked: Mapping[Slot, Future[OverlapDecision]], clock: Clock) -> set[Slot]:
+    """Those of *asked* that are not answered in time."""
+    until = clock.now() + _ANSWERS_WITHIN
     for answer in asked.values():
         with suppress(Exception):
-            answer.result(within)
-        if not answer.done():
-            within = 0
+            answer.result(max(until - clock.now(), timedelta()).total_seconds())
     return {slot for slot, answer in asked.items() if not answer.done()}
 
 

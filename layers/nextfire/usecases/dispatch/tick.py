@@ -101,7 +101,7 @@ class Dispatch:
             parked=parked,
         )
         self._room = QueueRoomGate(ports.queue, shares.backlogs, waiting)
-        self._turns = OverlapGate(ports.runs, executor, waiting)
+        self._turns = OverlapGate(ports.runs, executor, ports.clock, waiting)
         self._rates = TenantQuotaGate(ports.control, shares.quotas, executor, waiting)
         backfill = ContinueBackfill(jobs, ports.runs, due, ports.queue, clock)
         self._actions = Actions(ports, backfill, waiting, shares.quotas)
