@@ -90,7 +90,7 @@ def test_jobs_that_allow_it_do_not_wait_for_a_read_of_the_runs_of_another_job() 
     assert sorted(world.queued) == ["allows 12:00", "exclusive 12:00"]
 
 
-class _Slow(_Waited):
+class _Slow(_Waited[Any]):
     """Each read is answered 0.2 s after something waits for it."""
 
     def result(self, timeout: float | None = None) -> Any:
