@@ -12,6 +12,7 @@ from rich.text import Text
 from nextfire.domain.chain import START, Batch, BrokenChainError, Event, Verified, verify
 from nextfire.domain.instants import parse_instant
 from nextfire_cli import session
+from nextfire_cli.deployed_stack import account_of
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import CliError
 from nextfire_cli.render.tables import table
@@ -161,14 +162,12 @@ def _broken(error: BrokenChainError) -> CliError:
 
 
 def _bucket(caller: Session, stack: str | None) -> "AuditBucket":
-    account = caller.account()
+    account = caller.account() if stack is None else account_of(caller, stack)
     if account.region is None:
         raise CliError(
-            "No local stack is up here, and no AWS region is given."
-            if stack is None
-            else f"No AWS region is given for the stack {stack!r}.",
+            "No local stack is up here, and no AWS region is given.",
             "Start a local stack with `nextfire up`, or name a deployed one and its region:"
-            f" --stack {stack or STACK} --region eu-central-1\n(or set AWS_REGION).",
+            f" --stack {STACK} --region eu-central-1\n(or set AWS_REGION).",
         )
     outputs = account.outputs(stack or STACK)
     if "AuditBucket" not in outputs:

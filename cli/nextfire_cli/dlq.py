@@ -1,7 +1,6 @@
 """The commands of `nextfire dlq`: the dead-letter queue of a pool."""
 
 # Imported on first use: boto3 takes a second.
-# ruff: noqa: PLC0415
 
 import contextlib
 import time
@@ -23,6 +22,7 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
+from nextfire_cli.deployed_stack import account_of
 from nextfire_cli.documents import Document
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError, MissingError
@@ -334,9 +334,7 @@ def _queue(
         urls = {name: info.dlq_url for name, info in local.pools.items()}
         account = caller.account()
     else:
-        from nextfire_cli.aws import Account
-
-        account = Account.of_caller(caller.profile, caller.region)
+        account = account_of(caller, stack or STACK)
         urls = {
             key.removeprefix("DlqUrl"): url
             for key, url in account.outputs(stack or STACK).items()

@@ -19,6 +19,7 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.keys import DEFAULT_LIFE, DEFAULT_OVERLAP, MAX_LIFE, MAX_OVERLAP, Minted, Scope
 from nextfire.domain.restriction import Restriction, restriction
 from nextfire_cli import render, session
+from nextfire_cli.deployed_stack import account_of
 from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import whole_seconds
 from nextfire_cli.errors import CliError
@@ -265,10 +266,8 @@ def _first(
 
 
 def _account(caller: Session, stack: str | None) -> "Account":
-    from nextfire_cli.aws import Account
-
     if stack is not None:
-        return Account.of_caller(caller.profile, caller.region)
+        return account_of(caller, stack)
     if caller.stack() is None:
         raise CliError(
             "No local stack is up here.",

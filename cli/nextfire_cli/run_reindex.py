@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from nextfire_cli import session
+from nextfire_cli.deployed_stack import account_of
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import STACK
@@ -21,8 +22,12 @@ _WAITS = (5, 10, 20, 40, 60, 60, 60, 60, 60)
 def reindex(
     context: typer.Context,
     stack: Annotated[
-        str, typer.Option(metavar="NAME", help="The CloudFormation stack of the API.")
-    ] = STACK,
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"The CloudFormation stack. [dim]Default: the local stack, else {STACK}[/]",
+        ),
+    ] = None,
 ) -> None:
     """Rebuild the overview, from which `nextfire runs list` and `status` find runs across jobs.
 
@@ -34,10 +39,12 @@ def reindex(
       nextfire runs reindex --stack Nextfire
     """
     caller = session.of(context)
-    account = caller.account()
-    function = account.outputs(stack).get("ProjectorFunction")
+    account = caller.account() if stack is None else account_of(caller, stack)
+    function = account.outputs(stack or STACK).get("ProjectorFunction")
     if function is None:
-        raise CliError(f"The stack {stack!r} has no overview.", "Deploy this version first.")
+        raise CliError(
+            f"The stack {stack or STACK!r} has no overview.", "Deploy this version first."
+        )
     runs = undecodable = 0
     event: dict[str, Any] | None = {"rebuild": {}}
     waits: Sequence[int] = ()  # the credentials may not suffice

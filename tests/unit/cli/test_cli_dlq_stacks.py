@@ -21,6 +21,7 @@ def test_without_a_local_stack_no_queue_of_aws_is_taken_unless_it_is_named(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NEXTFIRE_ENDPOINT", raising=False)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
     monkeypatch.setattr(Account, "outputs", outputs)
 
     refused = CliRunner().invoke(app, ["dlq", *command])
