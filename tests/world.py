@@ -34,6 +34,7 @@ from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.read_quotas import ReadQuotas
 from nextfire.usecases.redrive_sequence import RedriveSequence
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.skip_next import SkipNext
@@ -118,7 +119,12 @@ class World:
         )
         jobs, runs = self.faults.through(self.jobs, "jobs"), self.faults.through(self.runs, "runs")
         self.find_run = FindRun(
-            jobs, runs, retention=timedelta(days=90), clock=self.clock, joins=stores.joins
+            jobs,
+            runs,
+            retention=timedelta(days=90),
+            clock=self.clock,
+            joins=stores.joins,
+            quotas=ReadQuotas(jobs, self.faults.through(self.control, "control"), quotas, {}),
         )
         self.manage_runs = ManageRuns(
             jobs, runs, self.find_run, pools=POOLS, clock=self.clock, executor=InlineExecutor()

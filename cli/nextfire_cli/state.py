@@ -19,6 +19,7 @@ from nextfire.domain.activity import (
     short_of_space,
 )
 from nextfire.domain.instants import MINUTE
+from nextfire.domain.quotas import Quota
 from nextfire.domain.run import RunState
 from nextfire.domain.watchers import WatcherState
 from nextfire_cli import render, session
@@ -53,9 +54,9 @@ def status(context: typer.Context) -> None:
 
     On the embedded stack: its processes, late and held due entries, up to 5 late jobs, queued and
     running runs, and the runs that died in the last 15 minutes. Of a deployed API: its health,
-    running and waiting runs, those that ended in the last 15 minutes, and its watchers with those
-    that were lost; its queues have alarms and a dashboard. Of the stack on the emulator: that, and
-    its processes with their deaths.
+    running and waiting runs, those that ended in the last 15 minutes, a quota of runs that is used
+    up, and its watchers with those that were lost; its queues have alarms and a dashboard. Of the
+    stack on the emulator: that, and its processes with their deaths.
 
     [bold]Examples[/]
       nextfire status
@@ -79,7 +80,7 @@ def status(context: typer.Context) -> None:
         wrong = [*short_of_space(info.free_space()), *wrong, *problems(activity, runs, write)]
         found |= {"onTime": not wrong, "problems": wrong}
     else:
-        found |= _overview(caller) or _failures(caller)
+        found |= (_overview(caller) or _failures(caller)) | _used_up(caller)
         wrong = [*not_running(runs), *_in_words(lost_watchers(found))]
     caller.show(found, render.health(found))
     if begins_at := found.get("activity", {}).get("beginsAt"):
@@ -190,6 +191,19 @@ def _failures(caller: Session) -> Document:
     except ApiError:
         return {}
     return {"activity": {"failed": len(items), "more": more}}
+
+
+def _used_up(caller: Session) -> Document:
+    """The quota of runs per minute, if it is used up: runs that are due wait."""
+    try:
+        found = caller.client().get_quotas().document
+    except ApiError:
+        return {}
+    name = Quota.RUNS_PER_MINUTE.value
+    most, used = found["quotas"].get(name), found["used"].get(name, 0)
+    if most is None or used < most:
+        return {}
+    return {"usedUp": {name: most, "minuteEndsAt": found["minuteEndsAt"]}}
 
 
 def quotas(context: typer.Context) -> None:

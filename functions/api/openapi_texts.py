@@ -115,6 +115,8 @@ EXAMPLES: dict[str, Any] = {
         "used": {"jobs": 12, "runsPerMinute": 17},
         "minuteEndsAt": "2026-05-24T10:01:00Z",
         "weight": 1,
+        "tenant": "acme",
+        "ownEntry": True,
     },
     "Problem": {
         "type": "about:blank",

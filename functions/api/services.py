@@ -85,12 +85,16 @@ class Services:
         self.many_jobs = BulkJobs(
             self.jobs, self.job_store, clock=self.clock, executor=side_by_side
         )
+        self.quotas = ReadQuotas(
+            self.job_store, ports.control, settings.quotas, settings.tenant_weights
+        )
         self.find_run = FindRun(
             self.job_store,
             self.runs,
             retention=settings.run_retention.shortest,
             clock=self.clock,
             joins=ports.joins,
+            quotas=self.quotas,
         )
         self.executions = ManageRuns(
             self.job_store,
@@ -116,9 +120,6 @@ class Services:
             check_run_payload=check_run_payload,
         )
         self.skips = SkipNext(self.job_store, self.runs, clock=self.clock)
-        self.quotas = ReadQuotas(
-            self.job_store, ports.control, settings.quotas, settings.tenant_weights
-        )
         self.logs = ReadLogs(self.find_run, self.files)
         self.scripts = ManageScripts(ports.shelf, self.pools)
         self.scripts_bucket = settings.scripts_bucket

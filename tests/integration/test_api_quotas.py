@@ -155,8 +155,11 @@ def test_a_tenant_sees_its_quotas_and_their_use(
         "used": {"jobs": 2, "runsPerMinute": 7},
         "minuteEndsAt": "2026-05-24T10:01:00Z",
         "weight": 4,
+        "tenant": TENANT,
+        "ownEntry": True,
     }
     theirs = system.call("GET", "/v1/quotas", tenant=OTHER_TENANT).document
+    assert (theirs["tenant"], theirs["ownEntry"]) == (OTHER_TENANT, False)
     assert (theirs["quotas"], theirs["used"], theirs["weight"]) == ({"jobs": 5}, {"jobs": 0}, 1)
 
     system.call("DELETE", "/v1/jobs/job0")
@@ -185,6 +188,8 @@ def test_a_tenant_without_quotas_gets_an_answer_without_a_read(
         "used": {},
         "minuteEndsAt": "2026-05-24T10:01:00Z",
         "weight": 1,
+        "tenant": TENANT,
+        "ownEntry": False,
     }
     assert proxy.calls == []
 

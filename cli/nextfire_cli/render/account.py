@@ -57,13 +57,24 @@ def quotas(document: Document) -> RenderableType:
     limits, used = document["quotas"], document["used"]
     # A newer API may have quotas that this command does not know.
     names = dict.fromkeys([*map(str, Quota), *limits])
+    own = document.get("ownEntry")
+    entry = (
+        "with its own entry in the setting quotas"
+        if own
+        else "without an entry in the setting quotas: it has the default ones"
+    )
+    tenant = None if own is None else f"{document['tenant']}, {entry}"
     return Group(
         table(
             ("QUOTA", "AT MOST", "USED"),
             ((name, limits.get(name, "none"), used.get(name, "")) for name in names),
         ),
         "",
-        fields(("Minute ends", document["minuteEndsAt"]), ("Weight", document["weight"])),
+        fields(
+            ("Minute ends", document["minuteEndsAt"]),
+            ("Weight", document["weight"]),
+            ("Tenant", tenant),
+        ),
     )
 
 
@@ -75,6 +86,7 @@ def health(document: Document) -> RenderableType:
         ("Endpoint", document["endpoint"]),
         ("API time", document.get("time")),
         *_activity(document.get("activity", {})),
+        ("Quota", _used_up(document.get("usedUp"))),
         ("Scripts", prefixed("s3://", document.get("scripts_bucket"))),
         ("AWS", document.get("aws_endpoint")),
         *(
@@ -83,6 +95,17 @@ def health(document: Document) -> RenderableType:
         ),
         *((name, _part(part)) for name, part in document.get("parts", {}).items()),
         *((f"Watcher {each['group']}", _watcher(each)) for each in document.get("watchers", [])),
+    )
+
+
+def _used_up(found: Document | None) -> str | None:
+    """The quota of runs per minute, of which nothing is left until the end of the minute."""
+    if found is None:
+        return None
+    runs = found[Quota.RUNS_PER_MINUTE]
+    return (
+        f"{Quota.RUNS_PER_MINUTE} is used up: {runs} of {runs}; further runs wait until "
+        f"{found['minuteEndsAt']}"
     )
 
 

@@ -55,3 +55,8 @@ class QuotasResponse(ApiResponse):
     weight: int = field(
         description="Share of dispatches relative to a tenant of weight 1 when there is a backlog."
     )
+    tenant: str = field(description="The caller's tenant.")
+    own_entry: bool = field(
+        description="Whether the setting `quotas` has an entry for this tenant. If not, its quotas "
+        "are the default ones."
+    )

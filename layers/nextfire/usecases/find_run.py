@@ -24,6 +24,7 @@ from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start,
 from nextfire.domain.zones import FIRST, HORIZON
 from nextfire.usecases.limit_parallel import why_held
 from nextfire.usecases.read_parents import records_near
+from nextfire.usecases.read_quotas import ReadQuotas
 
 _PARENTS_READ = 25
 """Maximum number of parents whose runs are read to explain why a run waits."""
@@ -40,7 +41,8 @@ class PendingOccurrence:
 @dataclass(frozen=True, slots=True)
 class FindRun:
     """Finds runs. `retention`: the shortest time for which records are kept. `joins`: which
-    sequences are under way; None: it is not explained that a run waits for them.
+    sequences are under way; None: it is not explained that a run waits for them. `quotas`: as
+    `joins`.
     """
 
     jobs: JobStore
@@ -48,6 +50,7 @@ class FindRun:
     retention: timedelta
     clock: Clock
     joins: JoinStore | None = None
+    quotas: ReadQuotas | None = None
 
     def find(self, key: RunKey) -> Run | PendingOccurrence:
         """The record of the run; the range record that covers it; or, for a due occurrence without
@@ -63,8 +66,8 @@ class FindRun:
         return self._explain_missing(key, possible_instant(key))
 
     def explain(self, run: Run) -> Run:
-        """*run*, as it is to be shown: with the reason why it waits, if that is `maxParallel`, or
-        if it was not dispatched when it was due again.
+        """*run*, as it is to be shown: with the reason why it waits, if that is `maxParallel` or
+        may be a quota, or if it was not dispatched when it was due again.
         """
         if run.state is not RunState.PENDING:
             return run
@@ -76,10 +79,17 @@ class FindRun:
             job = self.jobs.get(run.key.job)
         except UndecodableError:
             return run
-        reason = None if job is None else self._why_held(job, run.key)
-        if job is not None and run.fence:
-            reason = f"{run.reason}; due again {_not_taken(job, late)}"
-        return run if reason is None else replace(run, reason=reason)
+        if job is None:
+            return run
+        reason = f"{run.reason}; due again {_not_taken(job, late)}" if run.fence else run.reason
+        held = None if run.fence else self._why_held(job, run.key)
+        reason = held or self._with_quotas(run.key, reason or "")
+        return run if reason == (run.reason or "") else replace(run, reason=reason)
+
+    def _with_quotas(self, key: RunKey, reason: str) -> str:
+        """*reason*, and the quotas for which *key*, which is due, may wait."""
+        found = self.quotas and self.quotas.delays(key.job.tenant, self.clock.now())
+        return f"{reason}; {found}" if found else reason
 
     def _why_held(self, job: Job, key: RunKey) -> str | None:
         """Why *key*, the first run of a sequence, has to wait for others; None if it need not."""
@@ -127,7 +137,11 @@ class FindRun:
             policy = job.definition.misfire.policy
             reason = f"its job is paused; misfire policy {policy} decides when it is resumed"
         else:
-            reason = self._why_held(job, key) or _why_it_waits(job, due_at, before, now)
+            reason = (
+                self._why_held(job, key)
+                or _why_it_waits(job, due_at, before, now)
+                or self._with_quotas(key, _since(job, now - due_at))
+            )
         return PendingOccurrence(key, reason)
 
     def _why_it_awaits(self, job: Job, at: datetime) -> str | None:
@@ -179,9 +193,9 @@ def _latest(newest: Iterable[Run], key: RunKey, job: Job | None) -> Run | None:
     return next((run for run in mine if run.trigger is not Trigger.MANUAL), None)
 
 
-def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime) -> str:
-    """Why an occurrence that was due at *due_at* was not taken, as far as that is known. *before*:
-    the latest record of an earlier occurrence.
+def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime) -> str | None:
+    """Why an occurrence that was due at *due_at* was not taken, if that is known. *before*: the
+    latest record of an earlier occurrence.
     """
     if before is not None and job.exclusive and _blocks(before, due_at):
         overlap = job.definition.overlap
@@ -194,6 +208,11 @@ def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime)
             f"due {late // timedelta(seconds=1)} s ago; waits for its parents, at most "
             f"{job.definition.join_timeout_sec} s (joinTimeoutSec), or for an executor"
         )
+    return None
+
+
+def _since(job: Job, late: timedelta) -> str:
+    """What is known of an occurrence that was due *late* ago and has no record."""
     if late < MISFIRE_AFTER:
         return "dispatched or about to be; no executor has taken it yet"
     return f"due {_not_taken(job, late)}"

@@ -48,6 +48,8 @@ QUOTAS = {
     "used": {"jobs": 12, "runsPerMinute": 31},
     "minuteEndsAt": "2026-05-24T10:01:00Z",
     "weight": 3,
+    "tenant": "acme",
+    "ownEntry": True,
 }
 NUMBERS = {
     "running": 2,

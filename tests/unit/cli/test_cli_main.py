@@ -103,6 +103,7 @@ def test_quotas_are_shown_with_their_usage_and_unlimited_ones_too(call: Call) ->
         [],
         ["Minute", "ends", "2026-05-24T10:01:00Z"],
         ["Weight", "3"],
+        ["Tenant", "acme,", "with", "its", "own", "entry", "in", "the", "setting", "quotas"],
     ]
     assert json.loads(call("quotas", "--json").stdout) == QUOTAS
 
