@@ -57,7 +57,7 @@ class ReadQuotas:
         )
 
     def delays(self, tenant: str, now: datetime) -> str | None:
-        """The quotas for which a run of *tenant* that is due may wait; None: there are none."""
+        """The quotas for which a run of *tenant* that is due may wait; None without any."""
         quotas, minute, found = self.quotas.of(tenant), floor_minute(now), list[str]()
         if (most := quotas.runs_per_minute) is not None:
             taken = self.control.taken_runs(tenant, minute)
