@@ -205,7 +205,7 @@ class Session:
         stack, endpoint = self.stack(), access.checked_endpoint(self.api_endpoint())
         sign = partial(self._signature, endpoint, stack)
         if stack is not None and not self.endpoint:
-            auth = access.of_folder(self.auth, stack.key_file, sign)
+            auth = access.of_folder(self.auth or stack.auth, stack.key_file, sign)
             self._warn_of_ignored(stack.key_file)
         else:
             key = partial(_key, endpoint, stack, self.key)

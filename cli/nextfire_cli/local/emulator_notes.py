@@ -29,3 +29,18 @@ def left_behind(data: Path, records: Sequence[ProcessRecord]) -> str:
         f"the emulator was killed: found the data of its last clean stop, {at:%Y-%m-%d %H:%M} UTC;"
         " jobs and runs since then are lost"
     )
+
+
+def how_to_call(auth: str, endpoint: str) -> str | None:
+    """How to call the API at *endpoint*, if the setting `auth` is not keys; otherwise None."""
+    if auth == "iam":
+        return (
+            "the API takes signed requests, no key: in this folder, nextfire signs with the"
+            " emulator's credentials"
+        )
+    if auth == "jwt":
+        return (
+            "the API takes tokens of its issuer, no key: set NEXTFIRE_TOKEN and"
+            f" NEXTFIRE_ENDPOINT={endpoint}"
+        )
+    return None

@@ -20,7 +20,7 @@ from nextfire_cli.local.api_key import provide_key
 from nextfire_cli.local.deployment import Deployment, cdk_options
 from nextfire_cli.local.emulated_workers import EmulatedWorkers
 from nextfire_cli.local.emulator import ACCOUNT, REGION, ROOT_KEY, Emulator
-from nextfire_cli.local.emulator_notes import PURPOSE, left_behind
+from nextfire_cli.local.emulator_notes import PURPOSE, how_to_call, left_behind
 from nextfire_cli.local.health import await_health
 from nextfire_cli.local.processes import (
     Processes,
@@ -248,6 +248,8 @@ class LocalStack:
             raise LocalStackError(deaths[0])
         self._file.write(info)
         report(f"ready in {time.monotonic() - began:.1f} s")
+        if note := how_to_call(outputs["Auth"], endpoint):
+            report(note)
         return info
 
     def _start_emulator(self, report: Report) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from nextfire.client.auth import Auth
 from nextfire_cli.local.processes import ProcessRecord
 from nextfire_cli.stack_outputs import pascal
 
@@ -30,6 +31,8 @@ class LocalInfo(_Info):
     key_file: Path
     """The API key of the stack; readable by its user only."""
     processes: list[ProcessRecord]
+    auth: Auth | None = None
+    """How its API knows callers, if not by API keys; without a value for older stacks too."""
 
     @property
     def alive(self) -> bool:
@@ -115,7 +118,9 @@ def parts(outputs: Mapping[str, str]) -> dict[str, object]:
         )
         for name, executor in json.loads(outputs["Pools"]).items()
     }
-    names = ("api", "authorizer", "watcher", "auditor")
+    names = ["api", "watcher", "auditor"]
+    if "AuthorizerFunction" in outputs:  # with `auth` keys only
+        names.append("authorizer")
     functions = {name: outputs[f"{pascal(name)}Function"] for name in names}
     roles = {name: outputs[f"{pascal(name)}RoleArn"] for name in names}
     for name, pool in pools.items():
@@ -129,7 +134,9 @@ def parts(outputs: Mapping[str, str]) -> dict[str, object]:
         for key, name in outputs.items()
         if key.endswith("Table")
     }
+    auth = Auth(outputs.get("Auth", Auth.KEYS))
     return {
+        "auth": None if auth is Auth.KEYS else auth,
         "scripts_bucket": outputs["ScriptsBucket"],
         "outputs_bucket": outputs["OutputsBucket"],
         "event_bus": outputs["EventBus"],

@@ -69,6 +69,18 @@ def test_the_local_stack_is_found_from_below_and_called_with_its_key(
     assert "Credential=LOCALKEY/" in api.requests[1].headers["Authorization"]
 
 
+def test_a_local_stack_that_takes_no_keys_gets_signed_requests(
+    call: Call, api: Api, stack: dict[str, Any], up: Callable[[], None]
+) -> None:
+    stack |= {"endpoint": "http://127.0.0.1:4566", "auth": "iam"}
+    up()
+
+    result = call("jobs", "list", NEXTFIRE_ENDPOINT=None)
+
+    assert result.exit_code == 0, result.output
+    assert "Credential=LOCALKEY/" in api.requests[0].headers["Authorization"]
+
+
 @pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
 def test_a_local_stack_that_is_named_is_called_with_its_key(
     call: Call, api: Api, stack: dict[str, Any], up: Callable[[], None], end: str
@@ -130,6 +142,7 @@ def test_a_stack_that_lost_a_worker_says_so_and_answers(
     missing = {"title": "Not Found", "status": 404, "detail": ""}
     api.routes[f"{base}/overview"] = httpx2.Response(404, json=missing)
     api.routes[f"{base}/executions"] = {"items": []}
+    api.routes[f"{base}/quotas"] = answers.QUOTAS
     up()
 
     result = call("status", NEXTFIRE_ENDPOINT=None)
