@@ -46,13 +46,15 @@ def _unchanged(typed: object, _: "Flag") -> object:
 class Kind:
     """How the text of a flag becomes the JSON value of its field. `is_list`: the flag may be
     repeated, and *read* gets the list. `member`: the part of the field that it sets, if not all of
-    it. `show`: the default as a user types it.
+    it. `of_each`: the members that it sets of each variable. `show`: the default as a user types
+    it.
     """
 
     read: Callable[[Any, "Flag"], object] = _unchanged
     metavar: str | None = None
     is_list: bool = False
     member: str | None = None
+    of_each: tuple[str, ...] = ()
     show: Callable[[Any], str] = str
 
 
@@ -81,11 +83,15 @@ class Flag:
     def field(self) -> JobField:
         return JOB_FIELDS[self.path]
 
-    @property
-    def paths(self) -> list[str]:
-        """The fields whose errors concern this flag."""
-        member = self.kind.member
-        return [self.path, *([] if member is None else [f"{self.path}.{member}"])]
+    def names(self, typed: Any) -> dict[str, str]:  # noqa: ANN401 - as Typer parsed it
+        """The fields whose errors concern this flag, with its name in these errors."""
+        named = {self.path: self.name}
+        if self.kind.member is not None:
+            named[f"{self.path}.{self.kind.member}"] = self.name
+        for member in self.kind.of_each:
+            for variable in (pair.partition("=")[0] for pair in typed):
+                named[f"{self.path}.{variable}.{member}"] = f"{self.name} {variable}"
+        return named
 
     @property
     def parameter(self) -> str:
@@ -205,5 +211,10 @@ SUCCESS = Kind(_member("success", _unchanged), "2xx|409|200-204", is_list=True, 
 AWS_ACTION = Kind(_aws_action, "SERVICE:ACTION")
 AWS_INPUT = _json_member("input")
 TEXTS = Kind(_variables(str), "NAME=VALUE", is_list=True)
-SECRETS = Kind(_variables(_secret), "NAME=SECRET[#KEY]", is_list=True)
-PARAMETERS = Kind(_variables(lambda name: {"parameter": name}), "NAME=PARAMETER", is_list=True)
+SECRETS = Kind(_variables(_secret), "NAME=SECRET[#KEY]", is_list=True, of_each=("secret", "key"))
+PARAMETERS = Kind(
+    _variables(lambda name: {"parameter": name}),
+    "NAME=PARAMETER",
+    is_list=True,
+    of_each=("parameter",),
+)

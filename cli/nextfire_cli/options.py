@@ -36,9 +36,9 @@ def takes(flags: Sequence[Flag] = FLAGS) -> Callable[[Command], Command]:
             meant = [flag for flag in flags if typed[flag.parameter]]
             if not typed["file"]:
                 meant += [flag for flag in flags if _sets_alone(flag)]
-            session.of(given["context"]).flags.update(
-                {path: flag.name for flag in reversed(meant) for path in flag.paths}
-            )
+            named = session.of(given["context"]).flags
+            for flag in reversed(meant):
+                named.update(flag.names(typed[flag.parameter] or ()))
             command(document=definition(**typed), **given)
 
         parameters: list[inspect.Parameter] = []

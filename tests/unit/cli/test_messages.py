@@ -85,6 +85,27 @@ def test_the_url_of_a_callback_is_named_by_its_flag(call: Call, api: Api) -> Non
     assert "  --http: not an HTTP URL." in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("field", "shown"),
+    [
+        ("target.env.X.secret", "--secret X: "),
+        ("target.env.X.key", "--secret X: "),
+        ("target.env.Y.parameter", "--parameter Y: "),
+        ("target.env.Z.secret", "target.env.Z.secret: "),  # of the file, or of no flag
+    ],
+)
+def test_the_reference_of_a_variable_is_named_by_its_flag(
+    call: Call, api: Api, field: str, shown: str
+) -> None:
+    problem = {"title": "Invalid", "status": 422, "detail": f"{field}: not a reference."}
+    api.routes["POST /v1/jobs"] = [httpx2.Response(422, json=problem)]
+    variables = ("--secret", "X=../bad#k", "--parameter", "Y=../bad", "--env", "Z=1")
+
+    result = call("jobs", "create", "--in", "5s", "--handler", "a", *variables)
+
+    assert f"  {shown}not a reference." in result.stderr
+
+
 def test_no_remedy_of_the_api_is_a_request_for_users_of_the_command() -> None:
     """Remedies are texts in the sources with a method and a path, or with a header."""
     found = [
