@@ -18,6 +18,7 @@ from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
 from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.job_files import read_listed_labels
+from nextfire_cli.pool_hints import say_if_unknown
 from nextfire_cli.progress import progress
 from nextfire_cli.run_cancel import cancel
 from nextfire_cli.run_redrive import redrive
@@ -193,6 +194,8 @@ def _list_some(
     view = render.dead(items) if died else runs
     caller.show({"items": items} | freshness, view)
     caller.say_if_more(limit, more=more)
+    if not items:
+        say_if_unknown(caller, asked["pool"])
     if not items and asked["from"] is None:
         span = "last 24 h" if asked["to"] is None else "24 h before --until"
         caller.say(f"Only the {span} were searched: --since 7d looks further back.")

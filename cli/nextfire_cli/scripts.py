@@ -22,6 +22,7 @@ from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import first
 from nextfire_cli.errors import CliError, MissingError
+from nextfire_cli.pool_hints import say_if_unknown
 from nextfire_cli.shared_options import Limit, Yes
 
 _SCRIPT, _ARCHIVE = ".py", ".zip"
@@ -130,6 +131,11 @@ def lock(
     from nextfire.adapters.packages.inline_metadata import parse_inline_metadata
     from nextfire_cli import signing
 
+    if file.suffix == _ARCHIVE:
+        raise CliError(
+            f"{file} is an archive, which has no lock: its packages are in it.",
+            "Put them there with pip install --target; see docs/guide/scripts.md.",
+        )
     source = file.read_bytes()
     try:
         dependencies = parse_inline_metadata(source).dependencies
@@ -139,7 +145,8 @@ def lock(
     written = signing.locked(source, lines)
     parse_inline_metadata(written)
     file.write_bytes(written)
-    session.of(context).show({"file": str(file), "locked": lines}, Text(f"{len(lines)} packages"))
+    count = f"{len(lines)} package{'' if len(lines) == 1 else 's'}"
+    session.of(context).show({"file": str(file), "locked": lines}, Text(count))
 
 
 @app.command("list")
@@ -157,6 +164,8 @@ def list_(
     items, more = first(limit, partial(caller.client().list_scripts, pool=pool))
     caller.show({"items": items}, render.scripts(items))
     caller.say_if_more(limit, more=more)
+    if not items:
+        say_if_unknown(caller, pool)
 
 
 @app.command()

@@ -45,8 +45,8 @@ class MissingScopeError(ForbiddenError):
 
     def __init__(self, needed: str) -> None:
         super().__init__(
-            f"This request needs the scope `{needed}`, which your key or token does not have. "
-            "Use one that has it."
+            f"This request needs the scope `{needed}`, which your key, token or role does not "
+            "have. Use one that has it."
         )
 
 

@@ -210,8 +210,9 @@ def of_folder(auth: Auth | None, key: Path, sign: Callable[[], httpx2.Auth]) -> 
         return sign()
     if auth is Auth.JWT:
         raise ClientError(
-            "No token is sent to the local stack of a folder: it has its own API key.",
-            f'Leave out auth="jwt" and {AUTH}, or name the API with endpoint=URL or {ENDPOINT}.',
+            "No token is sent to the local stack of a folder.",
+            f"Name the API with endpoint=URL or {ENDPOINT}. Or, if it takes API keys, leave out"
+            f' auth="jwt" and {AUTH}.',
         )
     from nextfire.client.bearer import Bearer  # noqa: PLC0415 — as in `_host`
 

@@ -107,13 +107,26 @@ def test_a_lock_is_written_into_the_script(
     for version in ("1.0", "2.0"):
         line = f"demo-pkg=={version} --hash=sha256:{'0' * 64}"
         monkeypatch.setattr(signing, "resolve", lambda *_, line=line: [line])
-        assert call("scripts", "lock", str(script)).exit_code == 0
+        written = call("scripts", "lock", str(script))
 
+        assert (written.exit_code, written.stdout) == (0, "1 package\n")
         inline = parse_inline_metadata(script.read_bytes())
         assert (inline.dependencies, inline.locked) == (("demo-pkg",), (line,))
         assert script.read_text().endswith("# ///\nprint(1)\n")
     script.write_text("print(1)\n")
     assert "no block" in call("scripts", "lock", str(script)).stderr
+
+
+def test_an_archive_is_not_locked(call: Call, tmp_path: Path) -> None:
+    """Its packages are in it; a block in its `__main__.py` is not read."""
+    archive = tmp_path / "report.zip"
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("__main__.py", "# /// script\n# dependencies = []\n# ///\n")
+
+    refused = call("scripts", "lock", str(archive))
+
+    assert refused.exit_code == 1
+    assert "report.zip is an archive, which has no lock" in refused.stderr
 
 
 def test_an_upload_that_is_refused_is_reported_without_its_url(
