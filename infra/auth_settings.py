@@ -1,6 +1,8 @@
 """Settings of how the API authenticates callers."""
 
 import json
+import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
@@ -27,6 +29,11 @@ class Auth(StrEnum):
     """Tokens of an OIDC issuer; a claim holds the tenant."""
 
 
+_TENANT = re.compile(r"[A-Za-z0-9._:@|+-]{1,64}")
+"""Tenants of callers; those of keys and of rules are narrower."""
+_ACCOUNT = re.compile(r"[0-9]{12}")
+
+
 class JwtSettings(StrictSettings):
     """The tokens that the API accepts with `auth` jwt."""
 
@@ -39,6 +46,17 @@ class JwtSettings(StrictSettings):
     """Accepted values of a token's `aud` or `client_id`."""
     tenant_claim: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]{1,128}$")]
     """The claim that holds the tenant."""
+
+
+def without_callers(
+    tenants: Iterable[str], auth: Auth, rules: tuple[IamRule, ...] | None
+) -> list[str]:
+    """Those of *tenants* that no caller has, sorted. Jobs of former callers may still have them."""
+    if rules:
+        known = {rule.tenant for rule in rules}
+        return sorted({*tenants} - known)
+    form = _ACCOUNT if auth is Auth.IAM else _TENANT
+    return sorted({tenant for tenant in tenants if not form.fullmatch(tenant)})
 
 
 def checked_rules(rules: tuple[IamRule, ...] | None) -> tuple[IamRule, ...] | None:

@@ -17,7 +17,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from infra.auth_settings import Auth, JwtSettings, checked_rules
+from infra.auth_settings import Auth, JwtSettings, checked_rules, without_callers
 from infra.concurrency import ConcurrencyShares, share
 from infra.limits import MAX_GROUPS
 from infra.pool_names import check_pool_names
@@ -239,6 +239,11 @@ class Settings(StrictSettings):
     def watcher_timeout(self) -> timedelta:
         """The timeout of a hung watcher. Other watchers end by themselves after `life`."""
         return self.life + timedelta(seconds=20)
+
+    @property
+    def tenants_without_callers(self) -> list[str]:
+        """The tenants that `quotas` and `tenantWeights` name and no caller has: maybe mistyped."""
+        return without_callers({*self.quotas.tenants, *self.tenant_weights}, self.auth, self.iam)
 
     @model_validator(mode="after")
     def _check_agreement(self) -> Self:

@@ -1,6 +1,6 @@
 """The stack: connects the constructs and grants each of them only the permissions it needs."""
 
-from aws_cdk import CfnOutput, Duration, IStackSynthesizer, Stack
+from aws_cdk import Annotations, CfnOutput, Duration, IStackSynthesizer, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -49,6 +49,13 @@ class NextfireStack(Stack):
             description="nextfire: a serverless distributed job scheduler",
         )
         self._settings = settings
+        if names := settings.tenants_without_callers:
+            Annotations.of(self).add_warning_v2(
+                "nextfire:tenants",
+                f"No caller has these tenants of quotas or tenantWeights: {', '.join(names)}. If "
+                "one is mistyped, the tenant that was meant has the defaults. Otherwise only its "
+                "earlier jobs run.",
+            )
         self._shares = settings.concurrency if settings.target is StackTarget.AWS else None
         self._build = build
         self._encryption = Encryption(self, "Encryption", settings=settings)

@@ -222,6 +222,28 @@ def test_quotas_come_to_the_functions_as_they_are_given() -> None:
     )
 
 
+_RULES = [{"role": "team-*", "tenant": "etl"}, {"role": "ops", "tenant": "ops"}]
+
+
+@pytest.mark.parametrize(
+    ("auth", "names", "unknown"),
+    [
+        ({}, ["acme", "123456789012"], []),
+        ({}, ["a b", "acme ", ""], ["", "a b", "acme "]),
+        ({"auth": "iam", "iam": _RULES}, ["etl", "opps"], ["opps"]),
+        ({"auth": "iam"}, ["123456789012", "acme"], ["acme"]),
+    ],
+)
+def test_tenants_that_no_caller_has_are_found(
+    auth: dict[str, object], names: list[str], unknown: list[str]
+) -> None:
+    """A mistyped name would leave its tenant with the default quotas."""
+    quotas = {"tenants": {name: {"jobs": 1} for name in names}}
+
+    for setting in ({"quotas": quotas}, {"tenantWeights": dict.fromkeys(names, 2)}):
+        assert Settings.from_context(auth | setting).tenants_without_callers == unknown
+
+
 @pytest.mark.parametrize("more", [{}, {"concurrency": 1}])
 def test_task_that_is_for_one_run_has_one_slot(more: dict[str, object]) -> None:
     settings = Settings.from_context({"pools": {"p": _SEALED | more}})
