@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from nextfire_cli import session
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
 
@@ -21,10 +20,17 @@ def account_of(caller: Session, stack: str) -> "Account":
 
     account = Account.of_caller(caller.profile, caller.region)
     if account.region is None:
-        here = "\nFor the local stack of this folder, leave out --stack."
+        here = "\nFor the emulator of this folder, leave out --stack."
         raise CliError(
             f"No AWS region is given for the stack {stack!r}.",
             f"Name its region: --stack {stack} --region eu-central-1\n(or set AWS_REGION)."
-            + (here if session.has_local_stack() else ""),
+            + (here if _has_emulator(caller) else ""),
         )
     return account
+
+
+def _has_emulator(caller: Session) -> bool:
+    try:
+        return caller.emulator() is not None
+    except CliError:  # the embedded stack, or one that has lost a process
+        return False

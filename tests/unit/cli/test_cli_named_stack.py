@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -57,12 +58,18 @@ def test_a_named_stack_is_never_the_local_one(
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_without_a_region_it_says_how_to_use_the_local_stack(
-    environment: dict[str, str | None], command: list[str]
+@pytest.mark.parametrize("kind", ["emulator", "embedded"])
+def test_without_a_region_it_says_how_to_use_the_emulator(
+    environment: dict[str, str | None],
+    command: list[str],
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(Session, "stack", lambda _: SimpleNamespace(kind=kind))
+
     result = call(environment, *command, "--stack", "Mine")
 
     assert result.exit_code == 1
     assert "No AWS region is given for the stack 'Mine'" in result.stderr
     assert "--stack Mine --region" in result.stderr
-    assert "leave out --stack" in result.stderr
+    assert ("leave out --stack" in result.stderr) == (kind == "emulator")
