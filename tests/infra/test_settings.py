@@ -279,3 +279,16 @@ def test_an_invalid_setting_is_explained(
     assert err.startswith("Invalid settings in cdk.json (or in -c options):\n")
     assert said in err
     assert "pydantic" not in err
+
+
+def test_a_list_with_an_invalid_value_is_not_called_empty(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pydantic counts the valid values only."""
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # which the command changes
+    rule = '{"role": "team", "tenant": "etl", "scopes": ["runs"]}'
+
+    assert main(["check", "-c", f"iam=[{rule}]"]) == 1
+
+    [_, line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("  iam.0.scopes.0: Input should be")
