@@ -81,7 +81,7 @@ class Services:
             executor=RequestThreadPool(_SIDE_BY_SIDE),
         )
         self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code, all_jobs=jobs)
-        self.backfills = ManageBackfills(self.job_store, unsent)
+        self.backfills = ManageBackfills(self.job_store, unsent, self.pools)
         side_by_side = RequestThreadPool(_SIDE_BY_SIDE)
         self.many_jobs = BulkJobs(
             self.jobs, self.job_store, clock=self.clock, executor=side_by_side

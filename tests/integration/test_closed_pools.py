@@ -84,8 +84,13 @@ def test_a_job_from_before_starts_nothing_there(
     run = system.run(message)
     assert (run.state, run.attempt, run.stdout) == (RunState.DEAD, 1, None)
     assert f"the pool 'default' is closed to tenant '{TENANT}'" in (run.reason or "")
-    for path in ("/v1/jobs/a/run", f"/v1/executions/{message.key.execution_id}/redrive"):
-        answer = system.call("POST", path)
+    past = {"from": "2026-05-01T00:00:00Z", "to": "2026-05-01T00:02:00Z"}
+    for path, body in (
+        ("/v1/jobs/a/run", {}),
+        ("/v1/jobs/a/backfill", past),
+        (f"/v1/executions/{message.key.execution_id}/redrive", {}),
+    ):
+        answer = system.call("POST", path, body)
         assert answer.status == 409, answer.document
         assert "closed to your tenant" in answer.document["detail"]
         assert "Available: open, webhooks." in answer.document["detail"]
