@@ -52,6 +52,7 @@ _MORE = {
     "maxBacklog": "../guide/policies.md#backlogs",
     "packageIndexSecret": f"{_DEPLOY}#a-private-package-index",
     "poolAccess": f"{_DEPLOY}#updating-to-separate-pools",
+    "tenants": "../guide/tenants.md#close-a-pool-to-other-tenants",
     "trustedSigners": "../guide/scripts.md#signatures",
     "vpc": f"{_DEPLOY}#a-vpc-for-lambda",
     "workerPrincipals": f"{_DEPLOY}#workers-on-any-machine",

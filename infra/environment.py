@@ -1,5 +1,6 @@
 """The environment variables of functions and workers."""
 
+import json
 from collections.abc import Sequence
 
 from aws_cdk import Stack
@@ -69,6 +70,7 @@ class Environment:
                 "maxTimeout": iso8601(pool.settings.longest_run),
                 "maxBacklog": pool.settings.max_backlog,
                 **call_facts(pool.settings),
+                **({"tenants": [*tenants]} if (tenants := pool.settings.tenants) else {}),
             }
             for pool in self._pools
         }
@@ -92,6 +94,7 @@ class Environment:
 
     def execution(self, pool: Pool) -> dict[str, str]:
         """Environment variables of an executor of *pool*, a function or a worker."""
+        tenants = pool.settings.tenants
         return {
             **self.tables("jobs", "due", "runs", "endpoints"),
             **self._target(pool.settings),
@@ -108,7 +111,7 @@ class Environment:
             "NEXTFIRE_RUN_RETENTION": self.run_retention(),
             "NEXTFIRE_CONTROL_TABLE": self._stores.control.table_name,
             "NEXTFIRE_GROUPS": str(self._settings.groups),
-        }
+        } | ({"NEXTFIRE_TENANTS": json.dumps(tenants)} if tenants else {})
 
     def _target(self, pool: PoolSettings) -> dict[str, str]:
         """Environment variables of an executor for the scripts or calls that it runs."""

@@ -26,8 +26,8 @@ def check_environment(stack: Stack, folder: str, environment: Mapping[str, str])
         raise ValueError(
             f"the environment of the function {folder} would have about {size} bytes; Lambda "
             f"allows {ENVIRONMENT_BYTES}. Use fewer pools, or shorter quotas, tenantWeights, iam "
-            "rules, awsActions, callNetworks and packagePolicy: move common values into the "
-            "default, and use patterns such as sqs:*"
+            "rules, tenants of pools, awsActions, callNetworks and packagePolicy: move common "
+            "values into the default, and use patterns such as sqs:*"
         )
 
 

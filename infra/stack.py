@@ -23,9 +23,9 @@ from infra.constructs.stores import Stores
 from infra.constructs.worker_service import WorkerService, create_vpc
 from infra.constructs.worker_trust import worker_trust
 from infra.environment import Environment
+from infra.fargate_settings import FargateSettings
 from infra.functions import Functions
 from infra.pool_names import OWN_VPC
-from infra.pool_settings import FargateSettings
 from infra.setting_types import pascal
 from infra.settings import Settings, StackTarget
 

@@ -116,6 +116,7 @@ class World:
                 self.faults.through(self.control, "control"),
                 read_shards=shards,
             ),
+            POOLS,
         )
         jobs, runs = self.faults.through(self.jobs, "jobs"), self.faults.through(self.runs, "runs")
         self.find_run = FindRun(

@@ -1,5 +1,7 @@
 """The global options of the command, which can be anywhere in it."""
 
+import typer
+
 GLOBAL = {
     "--json": 0,
     "--debug": 0,
@@ -35,6 +37,12 @@ def asks_for_json(args: list[str]) -> bool:
         if name in _OUTPUT:
             output = value or next(words, "")
     return "--json" in head or output == "json"
+
+
+def is_typed(context: typer.Context, parameter: str) -> bool:
+    """Whether *parameter* is on the command line, not in the environment."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _parted(args: list[str]) -> tuple[list[str], list[str]]:

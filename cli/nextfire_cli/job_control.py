@@ -12,6 +12,7 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.occurrences import JobState
 from nextfire.responses.many_jobs import ManyResponse
 from nextfire_cli import render, session, waiting
+from nextfire_cli.completing_ids import job_ids
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import Document
 from nextfire_cli.durations import ahead
@@ -20,9 +21,10 @@ from nextfire_cli.job_files import read_labels
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import Reason, Yes
 
-JobId = Annotated[str, typer.Argument(metavar="JOB_ID", show_default=False)]
+JobId = Annotated[str, typer.Argument(metavar="JOB_ID", show_default=False, autocompletion=job_ids)]
 OneJob = Annotated[
-    str | None, typer.Argument(metavar="JOB_ID", show_default=False, help="One job.")
+    str | None,
+    typer.Argument(metavar="JOB_ID", show_default=False, help="One job.", autocompletion=job_ids),
 ]
 Labels = Annotated[
     list[str] | None,

@@ -14,7 +14,7 @@ import typer
 from nextfire.client.auth import Auth
 from nextfire_cli.errors import EXIT_CODES, USAGE, CliError, exit_code, problem_document
 from nextfire_cli.extras import missing_package
-from nextfire_cli.global_options import asks_for_json, globals_first
+from nextfire_cli.global_options import asks_for_json, globals_first, is_typed
 from nextfire_cli.lazy import Later, LazyGroup
 from nextfire_cli.output import Output, replace_unencodable, to_json
 from nextfire_cli.slow_imports import defer_slow_imports
@@ -289,17 +289,11 @@ def options(
         context.call_on_close(show_exchanges(caller))
     if context.invoked_subcommand in _WITHOUT_CONTEXT:
         return
-    typed = _is_typed(context, "context_name")
-    if typed and _is_typed(context, "endpoint"):
+    typed = is_typed(context, "context_name")
+    if typed and is_typed(context, "endpoint"):
         raise typer.BadParameter("use only one of them", param_hint="--context, --endpoint")
     if typed or not endpoint:
         context.obj = caller.in_context(context_name)
-
-
-def _is_typed(context: typer.Context, parameter: str) -> bool:
-    """Whether *parameter* is on the command line, not in the environment."""
-    source = context.get_parameter_source(parameter)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def whole_command() -> Any:  # noqa: ANN401 — Click's classes, as Typer vendors them

@@ -9,13 +9,13 @@ from nextfire.domain.cancel_plan import CancelAction
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
 from nextfire_cli.sequence_plan import change_sequence
-from nextfire_cli.shared_options import Reason
+from nextfire_cli.shared_options import ExecutionId, Reason
 from nextfire_cli.waiting import client_of, ended
 
 
 def cancel(
     context: typer.Context,
-    execution_id: Annotated[str, typer.Argument(metavar="EXECUTION_ID", show_default=False)],
+    execution_id: ExecutionId,
     reason: Reason = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
     downstream: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from nextfire.domain.redrive_plan import Definition, RedriveAction
-from nextfire_cli import render, session
+from nextfire_cli import completing_ids, render, session
 from nextfire_cli.documents import Document
 from nextfire_cli.errors import FAILED, ApiError, CliError, exit_code
 from nextfire_cli.sequence_plan import change_sequence
@@ -18,7 +18,12 @@ from nextfire_cli.waiting import client_of, ended, exit_by_outcome
 def redrive(
     context: typer.Context,
     execution_ids: Annotated[
-        list[str], typer.Argument(metavar="EXECUTION_ID...", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="EXECUTION_ID...",
+            show_default=False,
+            autocompletion=completing_ids.execution_ids,
+        ),
     ],
     reason: Reason = None,
     wait: Annotated[

@@ -8,6 +8,7 @@ from rich.live import Live
 
 from nextfire_cli import render, session, waiting
 from nextfire_cli.documents import Document
+from nextfire_cli.shared_options import ExecutionId
 
 _POLL = 1.0
 """Seconds between two requests."""
@@ -19,7 +20,7 @@ and a cancelled one may be handed over much later."""
 
 def tree(
     context: typer.Context,
-    execution_id: Annotated[str, typer.Argument(metavar="EXECUTION_ID", show_default=False)],
+    execution_id: ExecutionId,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Update until no run is in progress.")
     ] = False,

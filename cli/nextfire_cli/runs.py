@@ -14,6 +14,7 @@ from nextfire.domain.occurrences import ENDED_STATES, JobState
 from nextfire.domain.run import RunState
 from nextfire.responses.executions import ExecutionPage
 from nextfire_cli import render, session, waiting
+from nextfire_cli.completing_ids import job_ids
 from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
 from nextfire_cli.flag_kinds import completing, one_of
@@ -25,7 +26,7 @@ from nextfire_cli.run_redrive import redrive
 from nextfire_cli.run_reindex import INCOMPLETE, reindex
 from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
-from nextfire_cli.shared_options import PAST, PAST_FORMS, Limit, Reason
+from nextfire_cli.shared_options import PAST, PAST_FORMS, ExecutionId, Limit, Reason
 from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome, took
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -42,13 +43,13 @@ _SPAN = {"--from": "--since (--from)", "--to": "--until (--to)"}
 """The flags that take a time, as messages name them."""
 
 
-ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION_ID", show_default=False)]
-
-
 @app.command("list")
 def list_(
     context: typer.Context,
-    job_id: Annotated[str | None, typer.Argument(metavar="JOB_ID", show_default=False)] = None,
+    job_id: Annotated[
+        str | None,
+        typer.Argument(metavar="JOB_ID", show_default=False, autocompletion=job_ids),
+    ] = None,
     limit: Limit = 20,
     follow: Annotated[
         bool,

@@ -4,9 +4,14 @@ from typing import Annotated
 
 import typer
 
+from nextfire_cli.completing_ids import execution_ids
+
 STACK = "Nextfire"
 """Name of the stack in the CDK app."""
 
+ExecutionId = Annotated[
+    str, typer.Argument(metavar="EXECUTION_ID", show_default=False, autocompletion=execution_ids)
+]
 Limit = Annotated[int, typer.Option(min=1, help="Maximum number of results.")]
 Reason = Annotated[
     str | None,

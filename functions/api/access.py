@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from functions.api.identity import Identity
 from functions.api.request_record import RecordingJobStore, RecordingRunStore
@@ -33,6 +33,7 @@ from nextfire.domain.script import code_variables
 class CallerAccess:
     """Access of a caller. `may_upload`: the caller may choose the code that jobs run."""
 
+    tenant: str
     restriction: Restriction = UNRESTRICTED
     may_upload: bool = True
 
@@ -57,6 +58,8 @@ class CallerAccess:
             )
 
 
+Value = TypeVar("Value")
+
 _reach: ContextVar[CallerAccess | None] = ContextVar("reach", default=None)
 """None: no caller is known, in a thread without the context of a request too; no access."""
 
@@ -73,7 +76,7 @@ def without_access() -> Iterator[None]:
 
 def set_access(caller: Identity) -> None:
     """Set the access of the current request to that of *caller*."""
-    _reach.set(CallerAccess(caller.restriction, Scope.UPLOAD in caller.scopes))
+    _reach.set(CallerAccess(caller.tenant, caller.restriction, Scope.UPLOAD in caller.scopes))
 
 
 def _now() -> CallerAccess:
@@ -104,6 +107,28 @@ def check_code(definition: JobDefinition, was: JobDefinition | None) -> None:
             f"target.env: {', '.join(sorted(new))} can change which code a script runs, so it "
             "needs the scope `upload` too. Leave it out, or use a key with the scope `write`."
         )
+
+
+class AccessiblePools(Mapping[str, Value]):
+    """What is known of the pools that the tenant of the caller may use. *closed*: the tenants of
+    each pool that is closed; for others, it does not exist.
+    """
+
+    def __init__(self, pools: Mapping[str, Value], closed: Mapping[str, Collection[str]]) -> None:
+        self._pools = pools
+        self._closed = closed
+
+    def __getitem__(self, name: str) -> Value:
+        caller, tenants = _now(), self._closed.get(name)
+        if tenants is not None and caller.tenant not in tenants:
+            raise KeyError(name)
+        return self._pools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(self.__contains__, self._pools)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class AccessibleJobs(RecordingJobStore):

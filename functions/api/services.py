@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, cast
 
-from functions.api.access import AccessibleJobs, AccessibleRuns, check_code
+from functions.api.access import AccessibleJobs, AccessiblePools, AccessibleRuns, check_code
 from functions.api.current_request import changed_by
 from functions.api.identity import Identity, identify
 from functions.api.request_record import RecordingKeyStore, RequestThreadPool
@@ -17,6 +17,7 @@ from functions.api.target_checks import check_run_payload, check_targets, target
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.instants import floor_minute
+from nextfire.domain.pool_names import available
 from nextfire.domain.ports.access import KeyStore
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
@@ -65,13 +66,13 @@ class Services:
         self.job_store = cast("JobStore", AccessibleJobs(jobs))
         self.runs = cast("RunStore", AccessibleRuns(runs, self.job_store))
         self.files: RunFiles = ports.files
-        self.pools = sorted(settings.pools)
-        self._deployed_pools = settings.pools
+        closed = {n: pool.tenants for n, pool in settings.pools.items() if pool.tenants is not None}
+        self.pools = AccessiblePools(settings.pools, closed)
         limits = Limits(
-            {name: pool.max_timeout for name, pool in settings.pools.items()},
+            AccessiblePools({n: pool.max_timeout for n, pool in settings.pools.items()}, closed),
             settings.scripts_bucket,
             settings.quotas,
-            target_check(settings.pools),
+            target_check(self.pools),
         )
         unsent = FindUnsent(
             ports.due,
@@ -80,7 +81,7 @@ class Services:
             executor=RequestThreadPool(_SIDE_BY_SIDE),
         )
         self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code, all_jobs=jobs)
-        self.backfills = ManageBackfills(self.job_store, unsent)
+        self.backfills = ManageBackfills(self.job_store, unsent, self.pools)
         side_by_side = RequestThreadPool(_SIDE_BY_SIDE)
         self.many_jobs = BulkJobs(
             self.jobs, self.job_store, clock=self.clock, executor=side_by_side
@@ -141,20 +142,18 @@ class Services:
         ports.control.seed_cursors(settings.read_shards, floor_minute(self.clock.now()))
 
     def pool(self, name: str, *, targets: str | None = None) -> str:
-        """Return *name* if the pool exists, and runs *targets*: scripts or calls, None: any.
+        """Return *name* if the caller may use the pool and it runs *targets*: scripts or calls;
+        None: any.
 
         Raises:
-            NotFoundError: The pool does not exist.
+            NotFoundError: The pool does not exist, or is closed to the tenant of the caller.
             InvalidInputError: It runs other targets.
         """
         if name not in self.pools:
-            raise NotFoundError("pool", name, self.pools_there_are())
+            raise NotFoundError("pool", name, available(self.pools))
         if targets is not None:
-            check_targets(self._deployed_pools, name, targets)
+            check_targets(self.pools, name, targets)
         return name
-
-    def pools_there_are(self) -> str:
-        return f"Available: {', '.join(self.pools)}."
 
 
 def _waking(ports: ApiPorts, settings: ApiSettings, clock: Clock) -> tuple[JobStore, RunStore]:

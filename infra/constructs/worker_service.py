@@ -19,7 +19,7 @@ from constructs import Construct
 from infra.build import Build
 from infra.constructs.grants import allow
 from infra.constructs.pool import Pool
-from infra.pool_settings import FargateSettings
+from infra.fargate_settings import FargateSettings
 from infra.settings import Settings
 
 _USER = "1000:1000"

@@ -131,6 +131,8 @@ class DeployedPool(BaseModel):
     call_http: bool = False
     aws_actions: tuple[str, ...] = ("*",)
     has_job_role: bool = False
+    tenants: frozenset[str] | None = None
+    """None: all tenants may use the pool."""
 
 
 class _SchedulingSettings(_Settings):
@@ -255,6 +257,8 @@ class ExecutorSettings(_Settings):
     pool: str
     queue_url: str
     dlq_url: str
+    tenants: Json[frozenset[str]] | None = None
+    """The tenants whose runs the pool executes; None: those of all."""
     targets: Literal["scripts", "calls"] = "scripts"
     """What the pool runs: scripts, or HTTP callbacks and AWS calls."""
     call_networks: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()

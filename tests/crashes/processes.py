@@ -58,7 +58,7 @@ class Api:
         jobs = cast("JobStore", WakingJobs(has.jobs, has.wake))
         self.runs = runs = cast("RunStore", WakingRuns(has.runs, has.wake))
         self.jobs = ManageJobs(jobs, limits, unsent)
-        self.backfills = ManageBackfills(jobs, unsent)
+        self.backfills = ManageBackfills(jobs, unsent, [POOL])
         self.endpoints = ManageEndpoints(has.endpoints, [POOL])
         find = FindRun(jobs, runs, retention=timedelta(days=90), clock=has.clock)
         self.executions = ManageRuns(

@@ -47,7 +47,9 @@ _LATE_IN_A_MINUTE = 45
 REFUSED = {"AccessDenied", "AccessDeniedException"}
 """Codes of errors by which AWS's services report that IAM denied a call."""
 JOB_ROLE = "scripts-of-acting"
-"""The job role of the pool `acting`. No job of the tests uses it."""
+"""The job role of the pool `acting`, of which no run starts."""
+OWNER = "owner"
+"""The tenant to which the pool `acting` is open."""
 CALLER = "caller"
 """The tenant of the tests of calls, so that the lists of other tests stay short."""
 CALL_ROLE = "calls-of-jobs"
@@ -55,7 +57,11 @@ CALL_ROLE = "calls-of-jobs"
 _POOLS = {
     "default": {"executor": "worker"},
     "lambda": {"executor": "lambda", "memory": 512, "batchSize": 1, "lease": "PT5S"},
-    "acting": {"executor": "lambda", "jobRole": f"arn:aws:iam::{ACCOUNT}:role/{JOB_ROLE}"},
+    "acting": {
+        "executor": "lambda",
+        "jobRole": f"arn:aws:iam::{ACCOUNT}:role/{JOB_ROLE}",
+        "tenants": [OWNER],
+    },
     "calls": {
         "executor": "worker",
         "targets": "calls",

@@ -17,7 +17,7 @@ from nextfire.adapters.files.script_store import FileScriptStore
 from nextfire.adapters.files.script_versions import ScriptVersions
 from nextfire.adapters.s3 import script_store
 from nextfire.adapters.s3.script_store import S3ScriptStore
-from nextfire.domain.errors import InvalidInputError, NotFoundError
+from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.ports.scripts import ScriptStore
 from nextfire.domain.script import ScriptSource, split_url
 from tests.fakes import MemoryScriptStore
@@ -41,6 +41,7 @@ class Bucket:
     def __init__(self, client: S3Client, name: str) -> None:
         self._client, self.name = client, name
         self.forbidden: set[str] = set()
+        self.refusal: Any = {"Code": "AccessDenied", "Message": ""}
         self.sent = 0
 
     def put(self, key: str, source: bytes) -> bytes:
@@ -49,7 +50,7 @@ class Bucket:
 
     def get_object(self, **request: Any) -> Any:
         if request["Key"] in self.forbidden:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": ""}}, "GetObject")
+            raise ClientError({"Error": self.refusal}, "GetObject")
         answer = self._client.get_object(**request)
         self.sent += 1
         return answer
@@ -269,3 +270,26 @@ def test_a_script_that_is_too_large_is_refused(
     assert fetched(store, f"s3://{s3_bucket.name}/fits.py") == b"x" * 10
     with pytest.raises(InvalidInputError, match="11 bytes, more than 10"):
         fetched(store, f"s3://{s3_bucket.name}/large.py")
+
+
+@on_aws
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("KMS.DisabledException", "arn:aws:kms:eu-west-1:123456789012:key/k is disabled."),
+        ("KMS.KMSInvalidStateException", "key/k is pending deletion."),
+        ("AccessDenied", "User: executor is not authorized to perform: kms:Decrypt on resource"),
+    ],
+)
+def test_an_outage_of_the_key_is_not_the_job_s_failure(
+    s3_bucket: Bucket, code: str, message: str
+) -> None:
+    client: Any = s3_bucket
+    s3_bucket.put("report.py", b"x")
+    s3_bucket.refusal = {"Code": code, "Message": message}
+    s3_bucket.forbidden.add("report.py")
+
+    with pytest.raises(UnavailableError, match="encryption key") as raised:
+        fetched(S3ScriptStore(client), f"s3://{s3_bucket.name}/report.py")
+
+    assert code in str(raised.value)

@@ -128,7 +128,7 @@ def test_the_policy_of_a_pool_is_what_its_executor_reads() -> None:
         | {"output_cap": "1024", "log_cap": "2048", "script_memory": "64"}
         | {"egress": "open", "metadata": "closed", "visible_folders": "/srv"}
         | {"isolation": "process", "targets": "scripts", "quotas": "{}"}
-        | {"run_retention": "{}", "script_start": "fork"}
+        | {"run_retention": "{}", "script_start": "fork", "tenants": '["acme"]'}
     ).package_policy
 
     assert (read.allow, read.require_hashes, read.builds) == (("a",), True, False)

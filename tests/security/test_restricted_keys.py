@@ -248,6 +248,7 @@ def test_the_stores_admit_nobody_where_no_caller_is_known() -> None:
         lambda: jobs.get_many([]),
         lambda: runs.get(run_key()),
         lambda: runs.between(job_key("ours"), "0", "1"),
+        lambda: list(access.AccessiblePools({"default": 1}, {})),
     ):
         with pytest.raises(PermissionError, match="before it was known who calls"):
             read()
@@ -257,7 +258,7 @@ def test_a_restricted_key_learns_that_a_job_could_not_be_read_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A missing job would be taken for one that is not there."""
-    reach = access.CallerAccess(Restriction(labels=ETL))
+    reach = access.CallerAccess("acme", Restriction(labels=ETL))
     monkeypatch.setattr(access, "_now", lambda: reach)
     jobs = access.AccessibleJobs(cast("Any", PartlyReadable()))
 
@@ -278,7 +279,7 @@ def test_a_restricted_key_learns_that_a_job_could_not_be_read_now(
 def test_a_restricted_key_lists_the_dead_runs_of_its_jobs_by_one_read_of_the_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reach = access.CallerAccess(Restriction(labels=ETL))
+    reach = access.CallerAccess("acme", Restriction(labels=ETL))
     monkeypatch.setattr(access, "_now", lambda: reach)
     # It has no `get`: the jobs are read together.
     jobs = access.AccessibleJobs(cast("Any", PartlyReadable()))

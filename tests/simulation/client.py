@@ -52,6 +52,7 @@ class Client:
             FindUnsent(
                 port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
             ),
+            POOLS,
         )
         self.endpoints = ManageEndpoints(port(actor, "endpoints"), [*POOLS])
         self.requests: RequestStore = port(actor, "requests")

@@ -38,6 +38,7 @@ from nextfire.domain.document import Document
 from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
 from nextfire.domain.keys import Scope
+from nextfire.domain.pool_names import available
 from nextfire.domain.ports.overview import OverviewPage, StepFilter
 from nextfire.domain.run import Run, RunState
 from nextfire.responses.base import UNREADABLE, ApiResponse, Json
@@ -143,7 +144,7 @@ def list_all_executions(
 ) -> Response[str]:
     if pool is not None and not pool:
         raise InvalidInputError(
-            "pool", pool, "not a pool of this stack", services().pools_there_are()
+            "pool", pool, "not a pool of this stack", available(services().pools)
         )
     first, last = span(from_, to, now())
     labelled = LabelledRuns(services().job_store, labels(label))

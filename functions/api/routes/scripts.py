@@ -26,6 +26,7 @@ from functions.api.services import now, services
 from nextfire.domain.document import Document, document_error
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope
+from nextfire.domain.pool_names import available
 from nextfire.domain.script import MAX_SCRIPT_BYTES, SIGNATURE, check_no_ending
 from nextfire.domain.target import HANDLER
 from nextfire.responses.scripts import ScriptPage, ScriptVersionPage, UploadResponse
@@ -134,7 +135,7 @@ def list_scripts(
 ) -> Response[str]:
     if pool is not None and not _POOL.fullmatch(pool):
         raise InvalidInputError(
-            "pool", pool, "not a pool of this stack", services().pools_there_are()
+            "pool", pool, "not a pool of this stack", available(services().pools)
         )
     found = services().scripts.list(tenant(), pool=pool, cursor=cursor, limit=limit)
     return respond(ScriptPage.of(found, services().scripts_bucket))

@@ -12,6 +12,7 @@ from nextfire.domain.document import MAX_PAYLOAD_BYTES, is_same_json
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import BeyondQuotaError, InvalidInputError
 from nextfire.domain.json_text import json_size
+from nextfire.domain.pool_names import NO_POOL, available
 from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.references import check_references
@@ -52,8 +53,7 @@ def check_definition(
     pool = definition.target.pool
     longest = limits.pools.get(pool)
     if longest is None:
-        known = ", ".join(sorted(limits.pools))
-        raise InvalidInputError("target.pool", pool, "pool not found", f"Available: {known}.")
+        raise InvalidInputError("target.pool", pool, NO_POOL, available(limits.pools))
     if definition.timeout > longest:
         raise InvalidInputError(
             "timeoutSec",

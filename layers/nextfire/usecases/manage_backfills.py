@@ -18,6 +18,7 @@ from nextfire.domain.schedule import UNTIMED
 from nextfire.domain.stretch import stretch
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.job_revisions import check_version, contended, living_job, revised
+from nextfire.usecases.request_runs import check_pool
 
 _TRIES = 5  # of a change that races with other changes of the same job
 _NO_LIMIT = 10**12
@@ -38,12 +39,13 @@ class BackfillRange:
 
 class ManageBackfills:
     """Backfills of jobs. A job has one backfill at a time. The watcher continues it, from one due
-    entry to the next.
+    entry to the next. *pools*: those whose jobs may start one.
     """
 
-    def __init__(self, jobs: JobStore, unsent: FindUnsent) -> None:
+    def __init__(self, jobs: JobStore, unsent: FindUnsent, pools: Collection[str]) -> None:
         self._jobs = jobs
         self._unsent = unsent
+        self._pools = pools
 
     def begin(
         self,
@@ -72,8 +74,8 @@ class ManageBackfills:
 
         Raises:
             NotFoundError: The job does not exist, or it is CANCELLED.
-            ConflictError: It is PAUSED, has no schedule, or has an active backfill; or it is
-                unknown which of its occurrences were sent.
+            ConflictError: It is PAUSED, has no schedule, or has an active backfill; its pool no
+                longer exists; or it is unknown which of its occurrences were sent.
             InvalidInputError: No such occurrence exists, or there are more than `at_most`.
             ChangedError: The job is not in a version of *expected*.
         """
@@ -84,6 +86,7 @@ class ManageBackfills:
                 return job, backfill
             check_version(job, expected)
             _check_may_begin(job)
+            check_pool(job, self._pools)
             first, last, count = self._select(job, wanted, now)
             asked = Backfill(
                 backfill_id,

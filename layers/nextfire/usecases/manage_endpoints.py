@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,6 +16,7 @@ from nextfire.domain.errors import (
     UnavailableError,
     invalid_cursor,
 )
+from nextfire.domain.pool_names import NO_POOL, available
 from nextfire.domain.ports.endpoints import EndpointStore
 from nextfire.domain.ports.pages import Page
 
@@ -27,9 +28,9 @@ _CURSOR = re.compile(r"([a-z0-9-]+)\.([A-Za-z0-9_:-]*)")
 class ManageEndpoints:
     """A tenant's endpoints. The tenant comes from the caller's identity, never from the request."""
 
-    def __init__(self, store: EndpointStore, pools: Sequence[str]) -> None:
+    def __init__(self, store: EndpointStore, pools: Collection[str]) -> None:
         self._store = store
-        self._pools = sorted(pools)
+        self._pools = pools
 
     def get(self, key: EndpointKey) -> Endpoint:
         """Return the endpoint. One that is not stored is CLOSED: no call of it failed lately.
@@ -52,9 +53,10 @@ class ManageEndpoints:
             InvalidInputError: Invalid *cursor* or unknown *pool*.
         """
         if pool is not None and pool not in self._pools:
-            known = f"Available: {', '.join(self._pools)}."
-            raise InvalidInputError("pool", pool, "pool not found", known)
-        pools = self._pools if pool is None else [pool]
+            raise InvalidInputError("pool", pool, NO_POOL, available(self._pools))
+        pools = sorted(self._pools) if pool is None else [pool]
+        if not pools:
+            return Page([], None)
         number, inner = (0, None) if cursor is None else _read_cursor(cursor, pools)
         page = self._store.list(tenant, pools[number], cursor=inner, limit=limit)
         while not (page.items or page.unreadable or page.cursor) and number + 1 < len(pools):
@@ -106,7 +108,7 @@ class ManageEndpoints:
 
     def _check_pool(self, pool: str) -> None:
         if pool not in self._pools:
-            raise NotFoundError("pool", pool, f"Available: {', '.join(self._pools)}.")
+            raise NotFoundError("pool", pool, available(self._pools))
 
 
 def _read_cursor(cursor: str, pools: Sequence[str]) -> tuple[int, str | None]:

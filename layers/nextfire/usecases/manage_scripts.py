@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from nextfire.domain.errors import InvalidInputError, NotFoundError
+from nextfire.domain.pool_names import NO_POOL, available
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.scripts import ScriptShelf
 from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload, script_name
@@ -39,8 +40,7 @@ class ManageScripts:
             InvalidInputError: The pool does not exist.
         """
         if pool not in self._pools:
-            known = ", ".join(sorted(self._pools))
-            raise InvalidInputError("pool", pool, "pool not found", f"Available: {known}.")
+            raise InvalidInputError("pool", pool, NO_POOL, available(self._pools))
         key = ScriptKey(tenant, pool, script_name(handler))
         return self._shelf.upload(
             key, size=size, sha256=sha256, signature=signature, now=now, life=UPLOAD_LIFE

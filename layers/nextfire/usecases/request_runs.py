@@ -16,6 +16,7 @@ from nextfire.domain.instants import MOMENT, cut
 from nextfire.domain.job import Job
 from nextfire.domain.job_versions import has_occurrence, version_at
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.pool_names import available
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
@@ -152,11 +153,11 @@ def check_pool(job: Job, pools: Collection[str]) -> None:
     """Check that the pool of *job* is one of *pools*, which exist.
 
     Raises:
-        ConflictError: The pool no longer exists.
+        ConflictError: The pool no longer exists, or is closed to the tenant.
     """
     pool = job.definition.target.pool
     if pool not in pools:
         raise ConflictError(
-            f"Its job names the pool {pool!r}, which no longer exists",
-            f"Change target.pool. Available: {', '.join(sorted(pools))}.",
+            f"Its job names the pool {pool!r}, which no longer exists or is closed to your tenant",
+            f"Change target.pool. {available(pools)}",
         )

@@ -52,6 +52,7 @@ from nextfire.settings import (
     region_environment,
 )
 from nextfire.targets.by_kind import TargetsByKind
+from nextfire.targets.closed_pool import ClosedPool
 from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.executor_ports import ExecutorPorts
@@ -129,6 +130,11 @@ def executor_ports(settings: ExecutorSettings, notices: WakeNotices) -> Executor
 
 
 def _target(settings: ExecutorSettings, clock: Clock) -> TargetRunner:
+    target = _open_target(settings, clock)
+    return target if settings.tenants is None else ClosedPool(target, settings.tenants)
+
+
+def _open_target(settings: ExecutorSettings, clock: Clock) -> TargetRunner:
     role = _job_role(settings, clock)
     secrets = AwsSecrets(secretsmanager(), ssm(), pool=settings.pool)
     if settings.targets == "calls":

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.aws.errors import HasResponse, error_code, refused, translated
 from nextfire.dataclass import dataclass
-from nextfire.domain.errors import InvalidInputError, NotFoundError
+from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.script import (
     MAX_SCRIPT_BYTES,
     FetchedScript,
@@ -182,6 +182,10 @@ def _translated_errors(what: str, url: str) -> Iterator[None]:
         code = error_code(error)
         if code in _ABSENT:
             raise NotFoundError("script", url, upload_remedy(url)) from error
+        if _key_is_unusable(error):
+            raise UnavailableError(
+                f"{what} {url}: its encryption key cannot be used ({code})"
+            ) from error
         if code in {"AccessDenied", "403"}:
             raise InvalidInputError(
                 "script",
@@ -190,3 +194,11 @@ def _translated_errors(what: str, url: str) -> Iterator[None]:
                 upload_remedy(url),
             ) from error
         raise
+
+
+def _key_is_unusable(error: HasResponse) -> bool:
+    """Whether the KMS key of an object is disabled, or closed to this role, for which S3 has no
+    code of its own: the operator mends it for all scripts.
+    """
+    message = str(error.response.get("Error", {}).get("Message", ""))
+    return error_code(error).startswith("KMS.") or "perform: kms:" in message

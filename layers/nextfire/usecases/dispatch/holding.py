@@ -26,17 +26,17 @@ class HeldEntries:
     """Holds entries until they are handled. Used by several threads.
 
     An entry is held until it is due, then it is ready: tenants take turns. The entries of a batch
-    are *in flight*; other due entries of their jobs wait until those are done, so each job has at
-    most one entry in flight. An entry that can wait is *spare*: it is taken when nothing else is
-    ready, and one or a few with each other batch. Spare entries use half of the memory at most;
-    more of them are left in the table. An ignored slot is not held again until its time. The
-    slots of handled entries that could not be deleted count as entries.
+    are *in flight*; other due entries of their jobs wait until those are done, so a job has entries
+    in one batch at most. An entry that can wait is *spare*: it is taken when nothing else is ready,
+    and one or a few with each other batch. Spare entries use half of the memory at most; more of
+    them are left in the table. An ignored slot is not held again until its time. The slots of
+    handled entries that could not be deleted count as entries.
 
     Args:
         weights: Weights of the tenants' turns.
-        budget: Maximum number of entries in memory; a quarter more for those that just became due,
-            three eighths more for those of tenants with fewer than `BATCH` entries, which a
-            backlog of others must not delay.
+        budget: Maximum number of entries in memory. Those that just became due have a quarter more;
+            three eighths if their tenant has fewer than `BATCH` entries, which a backlog of others
+            must not delay.
     """
 
     def __init__(self, weights: Mapping[str, int], budget: int) -> None:
