@@ -242,8 +242,10 @@ class Settings(StrictSettings):
 
     @property
     def tenants_without_callers(self) -> list[str]:
-        """The tenants that `quotas` and `tenantWeights` name and no caller has: maybe mistyped."""
-        return without_callers({*self.quotas.tenants, *self.tenant_weights}, self.auth, self.iam)
+        """The tenants that settings name and no caller has: maybe mistyped."""
+        named = {*self.quotas.tenants, *self.tenant_weights}
+        named |= {tenant for pool in self.pools.values() for tenant in pool.tenants or ()}
+        return without_callers(named, self.auth, self.iam)
 
     @model_validator(mode="after")
     def _check_agreement(self) -> Self:

@@ -52,9 +52,9 @@ class NextfireStack(Stack):
         if names := settings.tenants_without_callers:
             Annotations.of(self).add_warning_v2(
                 "nextfire:tenants",
-                f"No caller has these tenants of quotas or tenantWeights: {', '.join(names)}. If "
-                "one is mistyped, the tenant that was meant has the defaults. Otherwise only its "
-                "earlier jobs run.",
+                "No caller has these tenants of quotas, tenantWeights or pools: "
+                f"{', '.join(names)}. If one is mistyped, the setting does not apply to the tenant "
+                "that was meant. Otherwise only its earlier jobs run.",
             )
         self._shares = settings.concurrency if settings.target is StackTarget.AWS else None
         self._build = build

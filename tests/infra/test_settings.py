@@ -237,11 +237,14 @@ _RULES = [{"role": "team-*", "tenant": "etl"}, {"role": "ops", "tenant": "ops"}]
 def test_tenants_that_no_caller_has_are_found(
     auth: dict[str, object], names: list[str], unknown: list[str]
 ) -> None:
-    """A mistyped name would leave its tenant with the default quotas."""
+    """A mistyped name would leave its tenant with the default quotas, or close a pool to it."""
     quotas = {"tenants": {name: {"jobs": 1} for name in names}}
+    pools = {"closed": {"executor": "worker", "tenants": [name for name in names if name]}}
 
     for setting in ({"quotas": quotas}, {"tenantWeights": dict.fromkeys(names, 2)}):
         assert Settings.from_context(auth | setting).tenants_without_callers == unknown
+    found = Settings.from_context(auth | {"pools": pools}).tenants_without_callers
+    assert found == [name for name in unknown if name]
 
 
 @pytest.mark.parametrize("more", [{}, {"concurrency": 1}])
