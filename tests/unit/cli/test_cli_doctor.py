@@ -89,6 +89,24 @@ def test_an_api_that_does_not_answer(call: Call, api: Api) -> None:
     assert verdicts(result) == {"endpoint": "ok", "API": "problem"}
 
 
+@pytest.mark.parametrize(
+    ("path", "answered"),
+    [("/v1/quotas", {"endpoint", "clock"}), ("/v1/overview", {"endpoint", "clock", "credentials"})],
+)
+def test_an_api_that_stops_answering_hides_no_other_check(
+    call: Call, api: Api, path: str, answered: set[str]
+) -> None:
+    def hang(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ReadTimeout("timed out")
+
+    api.routes[f"GET {path}"] = hang
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 1
+    assert verdicts(result) == {**dict.fromkeys(answered, "ok"), "API": "problem"}
+
+
 def test_what_is_not_installed_is_a_note(
     call: Call,
     monkeypatch: pytest.MonkeyPatch,

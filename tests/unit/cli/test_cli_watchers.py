@@ -149,6 +149,28 @@ def test_an_embedded_stack_whose_api_hangs_is_not_on_time_and_shows_the_rest(
     assert "Queued 7" in " ".join(call("status", NEXTFIRE_API_KEY=KEY).stdout.split())
 
 
+def test_an_embedded_stack_whose_api_hangs_after_its_health_shows_the_rest(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Activity(timedelta(), late=0, held=0, queued=7, wait=timedelta(), running=0, failed=0)
+    waited: list[float] = []
+
+    def hang(request: httpx2.Request) -> httpx2.Response:
+        waited.append(request.extensions["timeout"]["read"])
+        raise httpx2.ReadTimeout("timed out")
+
+    monkeypatch.setattr(session.Session, "stack", lambda _: EmbeddedStack())
+    monkeypatch.setattr(state, "_activity", lambda *_: late)
+    api.routes["GET /v1/overview"] = hang
+
+    result = call("status", "--json", NEXTFIRE_API_KEY=KEY)
+
+    assert result.exit_code == 1
+    assert {*waited} == {5}
+    assert json.loads(result.stdout)["activity"]["queued"] == 7
+    assert "did not answer within 5 s: the API is busy" in result.stderr
+
+
 @pytest.mark.parametrize(("waits", "measured"), [(5, 0), (40, 1)])
 def test_the_disk_is_measured_if_runs_wait(
     call: Call, api: Api, monkeypatch: pytest.MonkeyPatch, waits: int, measured: int
