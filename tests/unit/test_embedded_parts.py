@@ -17,7 +17,9 @@ import waitress  # type: ignore[import-untyped]
 
 from functions.auditor import handler as auditor
 from functions.embedded import parts
+from functions.embedded.gateway import MAX_REQUEST_BYTES, Gateway
 from functions.embedded.gateway_event import GatewayRequest
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.errors import UnavailableError
 from nextfire.wiring import embedded
 
@@ -71,7 +73,7 @@ def test_the_api_holds_fewer_connections_than_it_may_open_files(
 
     beats.get(timeout=20)
     assert served["connection_limit"] == connections
-    assert served["max_request_body_size"] == parts.MAX_REQUEST_BYTES
+    assert served["max_request_body_size"] == MAX_REQUEST_BYTES
     assert all(each.daemon for each in {*threading.enumerate()} - before), "it would not stop"
     assert signal.getsignal(signal.SIGTERM) is parts._stop  # noqa: SLF001
 
@@ -103,7 +105,7 @@ def test_the_api_beats_without_requests_unless_one_hangs(monkeypatch: pytest.Mon
 
     with pytest.raises(StoppedError):
         parts._beat_between_requests(  # noqa: SLF001
-            cast("parts.Gateway", gateway), lambda: done.append("beat")
+            cast("Gateway", gateway), lambda: done.append("beat")
         )
     assert done == ["turn", "beat", "sleep"] * 2
 
@@ -112,7 +114,7 @@ def test_a_watcher_beats_when_it_reads_its_clock(monkeypatch: pytest.MonkeyPatch
     def build(ports: Ports, *_: object) -> SimpleNamespace:
         def live(_: object) -> None:
             assert not beats
-            cast("parts.SystemClock", ports.clock).now()
+            cast("SystemClock", ports.clock).now()
             raise StoppedError
 
         return SimpleNamespace(live=live)

@@ -174,8 +174,8 @@ def test_without_an_overview_recent_dead_runs_are_counted(call: Call, api: Api) 
 
 
 def test_an_overview_without_older_runs_says_so(call: Call, api: Api) -> None:
-    begins = {"overview": answers.NUMBERS["overview"] | {"beginsAt": "2026-05-24T09:00:00Z"}}
-    api.routes["GET /v1/overview"] = answers.NUMBERS | begins
+    overview = {"asOf": "2026-05-24T09:59:58Z", "lagSec": 1.0, "beginsAt": "2026-05-24T09:00:00Z"}
+    api.routes["GET /v1/overview"] = answers.NUMBERS | {"overview": overview}
 
     result = call("status")
 
