@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from itertools import count
+from pathlib import Path
 
 import pytest
 
+from functions.embedded import supervisor
 from functions.embedded.pulse import FIRST_LOOKS, LOOK_EVERY, LOOKS, Pulse
 
 MINE = os.getpid()
@@ -65,3 +67,39 @@ def test_the_next_process_begins_again(pulse: Pulse) -> None:
     pulse.forget()
 
     assert looks(pulse, since=2000) == (FIRST_LOOKS, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "killed"), [(77, [77, 10]), (10, [10, 10]), (0, [10, 10]), (88, [10, 10])]
+)
+def test_a_worker_is_killed_alone_and_its_supervisor_if_that_hangs_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: int, killed: list[int]
+) -> None:
+    """A supervisor returns what its worker held. 77 is a child of 10, the process of the part; 88
+    is the id of another process by now.
+    """
+    kills: list[int] = []
+    pulse = Pulse()
+    monkeypatch.setattr(pulse, "look", lambda _: found)
+    monkeypatch.setattr(supervisor, "_parent_of", {77: 10, 10: 1}.get)
+    monkeypatch.setattr(os, "kill", lambda pid, _: kills.append(pid))
+    part = supervisor.Part("worker", lambda: 0, pulse=pulse)
+    parts = supervisor.PartsSupervisor([part], logs=tmp_path, report=lambda _: None)
+    parts._states[0].pid = 10  # noqa: SLF001
+
+    for _ in range(2):
+        parts._kill_hanging()  # noqa: SLF001
+
+    assert kills == killed
+
+
+def test_a_part_that_is_started_again_has_five_minutes_too(
+    pulse: Pulse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    part = supervisor.Part("worker", lambda: 0, pulse=pulse)
+    parts = supervisor.PartsSupervisor([part], logs=tmp_path, report=lambda _: None)
+    monkeypatch.setattr(os, "fork", lambda: 10)
+
+    parts._start_due()  # noqa: SLF001
+
+    assert looks(pulse) == (FIRST_LOOKS, 0)

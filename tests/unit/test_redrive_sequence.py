@@ -280,21 +280,6 @@ def test_a_run_that_followed_and_died_again_stays_if_the_request_is_repeated(wor
     assert len(world.runner.calls) == 5
 
 
-def test_a_repeated_request_changes_nothing_for_a_run_that_still_awaits_its_parents(
-    world: World,
-) -> None:
-    a, b, cleanup, report = cleanup_after_failure(world)
-    world.advance(seconds=30)
-    asked_at = world.now
-    redrive(world, a, "b", downstream=True)
-    world.cancel_sequence.cancel(world.run(b, "12:00").key, "stop")
-
-    redrive(world, a, "b", downstream=True, asked_at=asked_at)
-    work(world)
-
-    assert states(world, a, b, cleanup, report) == [SUCCEEDED] * 4
-
-
 def test_a_run_that_follows_starts_although_its_parent_is_cancelled(world: World) -> None:
     """A limit: a cancel of the sequence does not end SKIPPED runs."""
     a, b, cleanup, report = cleanup_after_failure(world)
