@@ -115,23 +115,25 @@ def _connection(caller: Session) -> Iterator[CheckResult]:
         yield _problem("credentials" if endpoint else "endpoint", error)
         return
     yield CheckResult("endpoint", Verdict.OK, endpoint)
+    answers = False
     try:
         before = datetime.now(UTC)  # noqa: TID251 — compared with the API's
         health = client.get_health()
         yield CheckResult("API", Verdict.OK, f"responds: {health.status}")
         yield _clock(health.time, before)
-    except CliError as error:
-        found = _problem("API", error)
-        hangs = embedded and isinstance(error, UnreachableError)
-        yield replace(found, remedy=f"{SILENT[:1].upper()}{SILENT[1:]}.") if hangs else found
-        return
-    try:
+        answers = True
         client.get_quotas()
         yield CheckResult("credentials", Verdict.OK, "accepted")
-    except ApiError as error:
-        yield _problem("credentials", error)
-        return
-    yield from _overview(client, embedded=embedded)
+        yield from _overview(client, embedded=embedded)
+    except CliError as error:
+        yield _api_problem(error, answers=answers, embedded=embedded)
+
+
+def _api_problem(error: CliError, *, answers: bool, embedded: bool) -> CheckResult:
+    """The problem of a failed call. *answers*: whether the API answered without credentials."""
+    found = _problem("credentials" if answers and isinstance(error, ApiError) else "API", error)
+    hangs = embedded and isinstance(error, UnreachableError)
+    return replace(found, remedy=f"{SILENT[:1].upper()}{SILENT[1:]}.") if hangs else found
 
 
 def _stopped() -> Iterator[CheckResult]:

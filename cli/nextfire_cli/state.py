@@ -76,7 +76,7 @@ def status(context: typer.Context) -> None:
         activity = _activity(info.key_file.parent, info.account_id)
         found["activity"] = _document(activity)
         write = write_time(info.key_file.parent) if is_behind(activity) else timedelta()
-        wrong = wrong or [*_in_words(lost_watchers(_overview(caller), embedded=True))]
+        wrong = wrong or _watcher_problems(caller)
         wrong = [*short_of_space(info.free_space()), *wrong, *problems(activity, runs, write)]
         found |= {"onTime": not wrong, "problems": wrong}
     else:
@@ -102,7 +102,19 @@ def _health(caller: Session, *, embedded: bool) -> tuple[Document, list[str]]:
     except UnreachableError as error:
         if not embedded:
             raise
-        return {"status": "no answer"}, [f"{error.problem.rstrip('.')}: {SILENT}"]
+        return {"status": "no answer"}, [_unanswered(error)]
+
+
+def _watcher_problems(caller: Session) -> list[str]:
+    """Whether the watcher of the embedded stack runs; or that the API no longer answers."""
+    try:
+        return [*_in_words(lost_watchers(_overview(caller, ANSWERS_WITHIN), embedded=True))]
+    except UnreachableError as error:
+        return [_unanswered(error)]
+
+
+def _unanswered(error: UnreachableError) -> str:
+    return f"{error.problem.rstrip('.')}: {SILENT}"
 
 
 def _activity(data: Path, tenant: str) -> Activity:
@@ -135,12 +147,12 @@ def _document(activity: Activity) -> Document:
     }
 
 
-def _overview(caller: Session) -> Document:
+def _overview(caller: Session, within: float | None = None) -> Document:
     """The numbers of running and recent runs; nothing if the API has no overview, or the key may
     not read it.
     """
     try:
-        found = caller.client().get_overview(minutes=RECENT // MINUTE).document
+        found = caller.client(within).get_overview(minutes=RECENT // MINUTE).document
     except ApiError:
         return {}
     minutes = found.get("minutes")

@@ -28,8 +28,6 @@ def pause_before_restart(deaths: Sequence[float]) -> float | None:
 def cause_of_death(status: int) -> str:
     """*status* in words: an exit code, or minus the number of a signal."""
     number = -status if status < 0 else status - _BY_SIGNAL
-    if number <= 0:
-        return f"exited with code {status}"
     try:
         return f"killed by {signal.Signals(number).name}"
     except ValueError:

@@ -111,7 +111,7 @@ class PartsSupervisor:
             process = state.part.pulse.look(time.monotonic())
             if process is None:
                 continue
-            if state.hung or process == state.pid or _parent_of(process) != state.pid:
+            if state.hung or _parent_of(process) != state.pid:
                 process = state.pid
             state.hung = True
             _log_error(f"{state.part.name} hangs and is killed", process=process)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from nextfire.adapters.sqlite import group_commit
 from nextfire.adapters.sqlite.group_commit import GroupCommit
 
 INSERT = "INSERT INTO notes (name) VALUES (?)"
@@ -145,6 +146,26 @@ def test_no_thread_continues_before_its_transaction_is_committed(world: World) -
     for each in (first, second, third):
         each.result(20)
     assert world.names == ["a"]
+
+
+def test_a_large_group_is_committed_although_others_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other processes wait for the commit."""
+    monkeypatch.setattr(group_commit, "_MOST", 2)
+    end, first = world.hold()
+    second = world.start(insert("a"))
+    release = Event()
+    third = world.start(lambda _: release.wait(20))
+    end.set()
+
+    first.result(20)
+    second.result(20)
+    assert world.names == ["a"]
+    assert not third.done()
+
+    release.set()
+    third.result(20)
 
 
 def test_a_commit_that_fails_is_reported_to_all(world: World) -> None:

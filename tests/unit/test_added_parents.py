@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
+from nextfire.dataclass import replace
 from nextfire.domain.job import Job
 from tests.unit.redriving import DEAD, FOLLOW, SKIPPED, SUCCEEDED, redrive, work
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
@@ -88,17 +90,20 @@ def test_a_skipped_run_counts_it_when_another_parent_ends_for_the_first_time(wor
 
 
 def test_the_delay_of_an_added_edge_counts_from_the_end_of_its_parent(world: World) -> None:
-    dead, _ = dead_and_succeeded(world)
+    dead, done = dead_and_succeeded(world)
     child = world.register("child", **after("dead"))
     run_roots(world, "dead")
+    late = replace(world.run(done, "12:00"), finished_at=world.now + timedelta(seconds=20))
+    world.runs.items[late.key] = late
     world.advance(seconds=30)
     world.change(child, after=[{"job": "dead"}, {"job": "done", "delaySec": 100}])
 
     redrive(world, dead, "dead")
     work(world)
+    work(world, seconds=41)
 
     assert world.run(child, "12:00").attempts == ()
-    work(world, seconds=40)
+    work(world, seconds=20)
     assert states(world, child) == [SUCCEEDED]
 
 

@@ -52,8 +52,11 @@ def test_a_death_is_published_once_however_often_its_message_comes(world: World)
     assert len(world.dead_letters.letters) == 1
 
 
-def test_an_outage_of_the_event_bus_does_not_take_slots(world: World) -> None:
-    """The run has ended. Its message, which is delivered again, publishes its death."""
+@pytest.mark.parametrize("deleted", [False, True])
+def test_an_outage_of_the_event_bus_does_not_take_slots(world: World, *, deleted: bool) -> None:
+    """The run has ended. Its message, which is delivered again, publishes its death, also if its
+    job is deleted meanwhile.
+    """
     job = dispatched(world, **ONE_ATTEMPT)
     world.script(**FAILS)
     world.faults.refuse("events.put", 100)
@@ -64,6 +67,8 @@ def test_an_outage_of_the_event_bus_does_not_take_slots(world: World) -> None:
     assert world.now - at("12:00") < timedelta(seconds=5)
     assert world.run(job, "12:00").state is RunState.DEAD
     world.faults.clear()
+    if deleted:
+        world.delete(job)
     world.advance(minutes=2)
     world.worker().work_one()
     assert [event.kind for event in world.events.published] == [EventKind.EXECUTION_DEAD]

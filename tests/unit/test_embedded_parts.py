@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from queue import Queue
@@ -16,7 +17,9 @@ import waitress  # type: ignore[import-untyped]
 
 from functions.auditor import handler as auditor
 from functions.embedded import parts
+from functions.embedded.gateway import MAX_REQUEST_BYTES, Gateway
 from functions.embedded.gateway_event import GatewayRequest
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.errors import UnavailableError
 from nextfire.wiring import embedded
 
@@ -65,10 +68,14 @@ def test_the_api_holds_fewer_connections_than_it_may_open_files(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
 
     beats: Queue[None] = Queue()
+    before = {*threading.enumerate()}
     parts._serve(cast("socket.socket", None), lambda: beats.put(None))  # noqa: SLF001
 
     beats.get(timeout=20)
     assert served["connection_limit"] == connections
+    assert served["max_request_body_size"] == MAX_REQUEST_BYTES
+    assert all(each.daemon for each in {*threading.enumerate()} - before), "it would not stop"
+    assert signal.getsignal(signal.SIGTERM) is parts._stop  # noqa: SLF001
 
 
 def test_the_api_beats_with_each_request(
@@ -83,6 +90,45 @@ def test_the_api_beats_with_each_request(
 
     assert served["gateway"].answer(health).status == 200
     assert beats
+
+
+def test_the_api_beats_without_requests_unless_one_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def sleep(_: object) -> None:
+        done.append("sleep")
+        if len(done) >= 6:
+            raise StoppedError
+
+    monkeypatch.setattr(parts, "SystemClock", lambda: SimpleNamespace(sleep=sleep))
+    gateway = SimpleNamespace(await_turn=lambda: done.append("turn"))
+
+    with pytest.raises(StoppedError):
+        parts._beat_between_requests(  # noqa: SLF001
+            cast("Gateway", gateway), lambda: done.append("beat")
+        )
+    assert done == ["turn", "beat", "sleep"] * 2
+
+
+def test_a_watcher_beats_when_it_reads_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(ports: Ports, *_: object) -> SimpleNamespace:
+        def live(_: object) -> None:
+            assert not beats
+            cast("SystemClock", ports.clock).now()
+            raise StoppedError
+
+        return SimpleNamespace(live=live)
+
+    beats: list[None] = []
+    settings = SimpleNamespace(life="PT125S")
+    monkeypatch.setattr(parts, "WatcherSettings", SimpleNamespace(read=lambda: settings))
+    monkeypatch.setattr(parts, "watcher_ports", lambda _: Ports())
+    monkeypatch.setattr(parts, "config_of", lambda *_: None)
+    monkeypatch.setattr(parts, "build_watcher", build)
+
+    with pytest.raises(StoppedError):
+        parts._watch(lambda: beats.append(None))  # noqa: SLF001
+    assert len(beats) == 1
 
 
 def test_a_watcher_lives_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +149,7 @@ def test_a_watcher_lives_again_and_again(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(StoppedError):
         parts._watch()  # noqa: SLF001
     assert lives == ["PT125S"] * 3
+    assert signal.getsignal(signal.SIGTERM) is parts._stop, "its lease would not be released"  # noqa: SLF001
 
 
 def test_a_step_of_the_auditor_that_fails_does_not_keep_it_from_the_others(
@@ -130,3 +177,4 @@ def test_a_step_of_the_auditor_that_fails_does_not_keep_it_from_the_others(
     with pytest.raises(StoppedError):
         parts._audit()  # noqa: SLF001
     assert done == ["audit", "files", "records", "sleep"] * 2
+    assert signal.getsignal(signal.SIGTERM) is parts._stop  # noqa: SLF001

@@ -6,6 +6,8 @@ import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from functions.embedded.gateway import Gateway
 from functions.embedded.gateway_event import GatewayRequest, GatewayResponse
 
@@ -110,6 +112,18 @@ def test_callers_without_a_key_take_no_memory() -> None:
     assert held < 2_000_000
 
 
+def test_a_thousand_verdicts_are_kept() -> None:
+    parts = Parts()
+    callers = [("Authorization", f"Bearer {number}") for number in range(1001)]
+    for caller in (*callers[:1000], callers[0], callers[999]):
+        parts.send("GET", "/v1/jobs", caller)
+    assert len(parts.checked) == 1000
+
+    for caller in (callers[1000], callers[0], callers[1000]):
+        parts.send("GET", "/v1/jobs", caller)
+    assert len(parts.checked) == 1002
+
+
 def test_a_verdict_is_not_reused_after_the_clock_was_set_back() -> None:
     parts = Parts()
     parts.send("GET", "/v1/jobs", KEY)
@@ -119,7 +133,7 @@ def test_a_verdict_is_not_reused_after_the_clock_was_set_back() -> None:
     assert parts.send("GET", "/v1/jobs", KEY).status == 403
 
 
-def test_a_function_that_fails_is_a_500_without_details() -> None:
+def test_a_function_that_fails_is_a_500_without_details(caplog: pytest.LogCaptureFixture) -> None:
     parts = Parts()
     parts.fails = True
 
@@ -127,6 +141,7 @@ def test_a_function_that_fails_is_a_500_without_details() -> None:
 
     assert response.status == 500
     assert b"secret" not in response.body
+    assert "secret detail" in caplog.text
 
 
 def test_an_upload_needs_its_signed_url_and_nothing_else() -> None:
@@ -158,6 +173,8 @@ def test_a_wsgi_request_keeps_its_escapes_and_headers() -> None:
 
     [event], [(status, headers)] = parts.events, started
     assert (event["rawPath"], event["rawQueryString"]) == ("/v1/jobs/a%252Fb", "x=%26")
+    names = ["authorization", "content-type", "idempotency-key"]
+    assert sorted(event["headers"]) == names
     assert event["headers"]["idempotency-key"] == "k"
     assert (status, list(body)) == ("200 OK", [b"{}"])
     assert ("content-length", "2") in headers

@@ -13,7 +13,7 @@ from nextfire.domain.message import decode_message
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases.handled import Disposition, Handled
-from tests.builders import LEASE, at, claim_run
+from tests.builders import LEASE, MINUTELY, a_message, at, claim_run
 from tests.dispatched import FAILS, NOON_ONLY, VANISHES, dispatched, outcomes
 from tests.fakes import Killed, raise_killed
 from tests.world import World
@@ -212,3 +212,17 @@ def test_a_retry_stored_before_a_crash_does_not_make_two_of_the_run(world: World
         (2, "b", AttemptOutcome.SUCCEEDED),
     ]
     assert world.queued == []
+
+
+def test_a_worker_that_continues_as_its_deleted_job_ends_its_run_is_not_lost(world: World) -> None:
+    job = world.register(**MINUTELY)
+    world.tick_at("12:00")
+    run = claim_run(world.runs, a_message(job.run_key(at("12:00"))), world.now).run
+    world.delete(job)
+    world.advance(minutes=2)
+    later = world.now + LEASE
+    world.faults.call_before_next("runs.advance", lambda: world.runs.extend(run, lease_until=later))
+
+    world.worker().work_one()
+
+    assert world.run(job, "12:00").state is RunState.RUNNING

@@ -203,3 +203,15 @@ def test_what_could_not_be_stopped_is_stopped_by_a_later_tick(world: World) -> N
     world.worker().work_one()
 
     assert "12:01" in [f"{entry.at:%H:%M}" for entry in world.entries]
+
+
+def test_occurrences_that_the_misfire_policy_skips_replace_nothing(world: World) -> None:
+    hourly = {"type": "CRON", "schedule": "0 * * * *"}
+    job = world.register(**hourly, overlap="REPLACE", misfire=SKIP)
+    world.tick_at("12:00")
+    claim_run(world.runs, a_message(job.run_key(at("12:00"))), world.now)
+
+    world.tick_at("13:30")
+
+    assert world.run(job, "13:00").state is RunState.SKIPPED
+    assert not world.run(job, "12:00").cancel_requested

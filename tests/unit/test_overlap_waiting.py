@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from nextfire.domain.decisions import MAX_OUTSTANDING
+from nextfire.usecases.dispatch import gates
 from tests.accounting import assert_all_accounted_for, covered, ran, records, settle
 from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP
 from tests.fakes import InlineExecutor
@@ -84,10 +85,11 @@ def test_jobs_that_allow_it_do_not_wait_for_a_read_of_the_runs_of_another_job() 
     world.register("exclusive", **MINUTELY, overlap="QUEUE")
     world.register("allows", **MINUTELY)
 
-    world.tick_at("12:00")
+    report = world.tick_at("12:00")
 
     assert executor.sent == ["allows 12:00"]
     assert sorted(world.queued) == ["allows 12:00", "exclusive 12:00"]
+    assert len(report.dispatched) == 2, "none is sent twice"
 
 
 class _Slow(_Waited[Any]):
@@ -169,9 +171,27 @@ def test_a_job_that_waits_holds_up_no_other(world: World) -> None:
     world.register("quick", **MINUTELY)
     world.advance(minutes=1)
 
-    world.tick()
+    report = world.tick()
 
     assert any(message.startswith("quick") for message in world.queued)
+    assert report.held_back == 1
+
+
+@pytest.mark.parametrize("trouble", ["refuse", "break"])
+def test_what_cannot_be_decided_is_not_tried_at_each_poll(
+    world: World, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    world.register(**MINUTELY, overlap="QUEUE")
+    world.faults.refuse("runs.between", times=1 if trouble == "refuse" else 0)
+    if trouble == "break":
+        monkeypatch.setattr(gates, "decide_overlap", None)
+    for seconds in (0, 0.5, 1, 1.5):
+        world.tick_at(f"12:00:{seconds:04.1f}")
+
+    assert world.faults.calls.count("runs.between") == 1
+    assert not world.queued
+    world.tick_at("12:00:02")
+    assert len(world.queued) == int(trouble == "refuse")
 
 
 def test_the_runs_of_a_deleted_job_make_room(world: World) -> None:

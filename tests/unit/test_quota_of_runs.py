@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.run import RunState
 from nextfire.usecases.dispatch.gates import Shares
 from tests.accounting import assert_all_accounted_for, records, settle
-from tests.builders import MINUTELY, RUN_ALL, at
+from tests.builders import MINUTELY, RUN_ALL, SKIP, at
 from tests.unit.limited import ONCE, a_world
 from tests.world import World
 
@@ -96,6 +97,31 @@ def test_runs_above_the_quota_are_not_read_again_within_the_minute() -> None:
     world.tick_at("12:00:07")
 
     assert not {"jobs.get_many", "control.take_runs"} & {*world.faults.calls}
+    assert at("12:00") not in {slot.minute for slot in world.due.items}, "they would be read again"
+
+
+def test_a_quota_that_is_used_up_holds_up_no_other_tenant() -> None:
+    world = a_world(runsPerMinute=1)
+    for tenant in ("acme", "other"):
+        for second in range(8):
+            due = {"type": "ONCE", "schedule": f"2026-05-24T12:00:0{second}Z"}
+            world.register(f"job{second}", tenant=tenant, **due)
+    world.tick_at("12:00:01")
+
+    world.tick_at("12:00:07")
+
+    assert by_tenant(world) == {"acme": 1, "other": 8}
+
+
+def test_skipped_occurrences_take_nothing_from_a_quota() -> None:
+    world = a_world(runsPerMinute=1)
+    skips = world.register("skips", type="CRON", schedule="0 * * * *", misfire=SKIP)
+    world.register("runs", type="ONCE", schedule="2026-05-24T12:30:00Z")
+
+    world.tick_at("12:30")
+
+    assert world.queued == ["runs 12:30"]
+    assert world.run(skips, "12:00").state is RunState.SKIPPED
 
 
 def test_a_run_that_a_throttled_table_does_not_delete_is_not_moved_again() -> None:
@@ -177,8 +203,10 @@ def test_runs_whose_quota_is_not_known_wait_and_those_of_others_do_not(trouble: 
     world.register(tenant="other", **ONCE)
     getattr(world.faults, trouble)("control.take_runs")
 
-    world.tick_at("12:00")
+    for seconds in ("00", "00.5", "01", "01.5"):
+        world.tick_at(f"12:00:{seconds}")
     assert by_tenant(world) == {"other": 1}
+    assert world.faults.calls.count("control.take_runs") == 1
     world.tick_at("12:00:02")
 
     assert by_tenant(world) == {"other": 1, "acme": 1}

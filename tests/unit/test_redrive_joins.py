@@ -12,7 +12,16 @@ from nextfire.usecases import awaits_again
 from tests.builders import a_run
 from tests.fakes import Killed
 from tests.unit.auditing import purge
-from tests.unit.redriving import DEAD, FOLLOW, RUN, SKIPPED, SUCCEEDED, redrive, work
+from tests.unit.redriving import (
+    DEAD,
+    FOLLOW,
+    RUN,
+    SKIPPED,
+    SUCCEEDED,
+    cleanup_after_failure,
+    redrive,
+    work,
+)
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
 from tests.world import World
 
@@ -241,3 +250,18 @@ def _assert_it_awaits_all_parents(world: World, a: Job, top: Job, b: Job, child:
 
 def _die() -> None:
     raise Killed
+
+
+def test_a_repeated_request_changes_nothing_for_a_run_that_still_awaits_its_parents(
+    world: World,
+) -> None:
+    a, b, cleanup, report = cleanup_after_failure(world)
+    world.advance(seconds=30)
+    asked_at = world.now
+    redrive(world, a, "b", downstream=True)
+    world.cancel_sequence.cancel(world.run(b, "12:00").key, "stop")
+
+    redrive(world, a, "b", downstream=True, asked_at=asked_at)
+    work(world)
+
+    assert states(world, a, b, cleanup, report) == [SUCCEEDED] * 4

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from nextfire.dataclass import replace
+from nextfire.domain.instants import CLOCKS_DIFFER
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
+from tests.builders import at
 from tests.fakes import InlineExecutor
 from tests.unit.redriving import DEAD, FOLLOW, RUN, SKIPPED, SUCCEEDED, redrive, run_key, work
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
@@ -32,8 +35,10 @@ def world(world: World, request: pytest.FixtureRequest) -> World:
     return world
 
 
-def dead_top(world: World, rule: str, **fields: Any) -> list[Job]:
-    """A link dies. Its child b has the *fields*; their common child has the *rule*."""
+def dead_top(world: World, rule: str, *, seconds: int = 30, **fields: Any) -> list[Job]:
+    """A link dies, some *seconds* ago. Its child b has the *fields*; their common child has the
+    *rule*.
+    """
     a = world.register("a", **ONE_ATTEMPT)
     b = world.register("b", **after("a", **fields), **ONE_ATTEMPT)
     common = world.register("common", **after("a", "b", triggerRule=rule), **ONE_ATTEMPT)
@@ -41,7 +46,7 @@ def dead_top(world: World, rule: str, **fields: Any) -> list[Job]:
         world.script(exit_code=1)
     world.tick_and_work("12:00")
     world.runner.scripts.clear()
-    world.advance(seconds=30)
+    world.advance(seconds=seconds)
     return [a, b, common]
 
 
@@ -63,6 +68,20 @@ def test_a_run_awaits_a_parent_that_the_same_end_starts_again(
     assert states(world, *jobs) == [SUCCEEDED, DEAD, SKIPPED]
 
 
+def test_a_run_awaits_a_parent_that_a_clock_ahead_skipped(world: World) -> None:
+    jobs = dead_top(world, "NONE_FAILED", seconds=1)
+    for job in jobs[1:]:
+        skipped = world.run(job, "12:00")
+        world.runs.items[skipped.key] = replace(skipped, finished_at=at("12:00") + CLOCKS_DIFFER)
+
+    world.manage_runs.redrive(run_key(jobs[0]), None)
+    world.advance(seconds=2)
+    world.tick()
+    world.worker().work_one()
+
+    assert states(world, *jobs) == [SUCCEEDED, PENDING, SKIPPED]
+
+
 def test_a_run_that_follows_awaits_one_that_the_same_end_starts_again(world: World) -> None:
     jobs = dead_top(world, "ALL_DONE", triggerRule="ALL_DONE")
     assert states(world, *jobs) == [DEAD, DEAD, DEAD]
@@ -78,7 +97,11 @@ def test_a_run_that_follows_awaits_one_that_the_same_end_starts_again(world: Wor
     assert states(world, *jobs) == [SUCCEEDED] * 3
 
 
-def test_a_run_that_follows_awaits_one_below_a_run_that_is_skipped_again(world: World) -> None:
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_run_that_follows_awaits_one_below_a_run_that_is_skipped_again(
+    world: World, *, changed: bool
+) -> None:
+    """Also if its job was repaired before the redrive."""
     a = world.register("a", **ONE_ATTEMPT)
     b = world.register("b", **after("a"))
     c = world.register("c", **after("b", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
@@ -88,6 +111,8 @@ def test_a_run_that_follows_awaits_one_below_a_run_that_is_skipped_again(world: 
     world.tick_and_work("12:00")
     assert states(world, a, b, c, common) == [DEAD, SKIPPED, DEAD, DEAD]
     world.advance(seconds=30)
+    if changed:
+        world.change(c, labels={"repaired": "yes"})
 
     redrive(world, a, "a", downstream=True)
     world.advance(seconds=2)

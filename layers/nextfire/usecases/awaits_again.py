@@ -43,7 +43,7 @@ def awaits_again(
         if edge.which is not Which.SAME or known.get(edge.job) not in _MAY_CHANGE:
             continue
         state = above.state(JobKey(child.key.tenant, edge.job))
-        if state is None or state is known[edge.job]:
+        if state is None:
             continue
         known[edge.job] = state
         decision = decide_start(child.definition.trigger_rule, known, setups)
@@ -122,12 +122,10 @@ class _Above:
 
 def _is_reopened(job: Job, skipped: Run, ended: Mapping[str, Run]) -> bool:
     """Whether *skipped*, a run of *job*, starts when the runs of its parents that *ended* have been
-    handed over to it: one of them ended after it, and its rule decides RUN. False if the rule needs
-    runs with other logical times.
+    handed over to it: its rule decides RUN now, and not because it was changed since they ended. If
+    the rule needs runs with other logical times, it waits for those.
     """
-    if any(edge.which is not Which.SAME for edge in job.definition.after):
-        return False
-    if job.state in {JobState.PAUSED, JobState.CANCELLED} or not _has_later(job, skipped, ended):
+    if job.state in {JobState.PAUSED, JobState.CANCELLED} or not _is_older(job, skipped, ended):
         return False
     states = dict.fromkeys((edge.job for edge in job.definition.after), ParentState.WAITING)
     states |= {name: ParentState.of(run.state) for name, run in ended.items()}
@@ -135,13 +133,11 @@ def _is_reopened(job: Job, skipped: Run, ended: Mapping[str, Run]) -> bool:
     return decide_start(rule, states, setups).action is RuleAction.RUN
 
 
-def _has_later(job: Job, skipped: Run, ended: Mapping[str, Run]) -> bool:
-    """Whether one of *ended* ended after the run of *job* was *skipped*. Not before a change of the
-    job: a new rule starts nothing by itself. The record of a run that is skipped again is as old as
-    before.
+def _is_older(job: Job, skipped: Run, ended: Mapping[str, Run]) -> bool:
+    """Whether the rule of *job* is older than the last end among *ended*: a new rule starts nothing
+    by itself. The record of a run that is skipped again is as old as before.
     """
     if skipped.restarted and any(run.skipped_by_parents for run in ended.values()):
         return True
-    last = max((run.finished_at for run in ended.values() if run.finished_at), default=None)
-    since = skipped.finished_at
-    return last is not None and (since is None or last > since) and last >= job.updated_at
+    ends = (run.finished_at for run in ended.values() if run.finished_at is not None)
+    return any(end >= job.updated_at for end in ends)

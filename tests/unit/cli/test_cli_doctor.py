@@ -87,6 +87,25 @@ def test_an_api_that_does_not_answer(call: Call, api: Api) -> None:
 
     assert result.exit_code == 1
     assert verdicts(result) == {"endpoint": "ok", "API": "problem"}
+    assert "it is killed" not in result.stdout, "only on the embedded stack"
+
+
+@pytest.mark.parametrize(
+    ("path", "answered"),
+    [("/v1/quotas", {"endpoint", "clock"}), ("/v1/overview", {"endpoint", "clock", "credentials"})],
+)
+def test_an_api_that_stops_answering_hides_no_other_check(
+    call: Call, api: Api, path: str, answered: set[str]
+) -> None:
+    def hang(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ReadTimeout("timed out")
+
+    api.routes[f"GET {path}"] = hang
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 1
+    assert verdicts(result) == {**dict.fromkeys(answered, "ok"), "API": "problem"}
 
 
 def test_what_is_not_installed_is_a_note(
@@ -185,7 +204,21 @@ def test_an_api_of_the_embedded_stack_that_hangs(
 
     found = {each["check"]: each for each in json.loads(result.stdout)["checks"]}["API"]
     assert "did not answer within 5 s" in found["found"]
+    assert found["remedy"].startswith("The API is busy, waits for the disk, or hangs")
     assert "If it hangs, it is killed and started again" in found["remedy"]
+
+
+def test_an_api_of_the_embedded_stack_that_fails(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.routes["GET /v1/health"] = problem(500, "Internal Server Error")
+    monkeypatch.setattr(session.Session, "stack", lambda _: EmbeddedStack())
+
+    result = call("doctor", "--json", NEXTFIRE_API_KEY=KEY)
+
+    found = {each["check"]: each for each in json.loads(result.stdout)["checks"]}["API"]
+    assert found["verdict"] == "problem"
+    assert "hangs" not in found["remedy"]
 
 
 def test_a_full_disk() -> None:

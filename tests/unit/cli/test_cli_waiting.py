@@ -111,7 +111,7 @@ def test_backfill_waits_for_its_runs_if_asked_to(
 ) -> None:
     earlier = run("01", "DEAD", "2026-05-01T00:00:05Z")
     api.routes["POST /v1/jobs/job_1/backfill"] = [BACKFILL]
-    api.routes["GET /v1/jobs/job_1"] = [JOB | {"backfill": BACKFILL}, JOB]
+    api.routes["GET /v1/jobs/job_1"] = [*[JOB | {"backfill": BACKFILL}] * 2, JOB]
     api.routes["GET /v1/executions"] = [
         {"items": [run("02", "RUNNING", None), earlier]},
         {"items": [run("02", state), earlier]},
@@ -121,6 +121,7 @@ def test_backfill_waits_for_its_runs_if_asked_to(
 
     assert result.exit_code == code
     assert [each["state"] for each in json.loads(result.stdout)["items"]] == [state]
+    assert [each.url.path for each in api.requests].count("/v1/jobs/job_1") == 3
     assert api.queries[-1]["from"] == "2026-05-01T00:00:00Z"
     assert api.queries[-1]["to"] == "2026-05-02T00:00:00.001000+00:00"
 

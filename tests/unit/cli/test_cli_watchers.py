@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from nextfire.domain.activity import Activity
+from nextfire.domain.activity import RECENT, Activity
 from nextfire_cli import session, state
 from tests.unit.cli import answers
 from tests.unit.cli.conftest import Api, Call
@@ -147,6 +147,62 @@ def test_an_embedded_stack_whose_api_hangs_is_not_on_time_and_shows_the_rest(
     )
     assert "killed and started again about a minute later" in result.stderr
     assert "Queued 7" in " ".join(call("status", NEXTFIRE_API_KEY=KEY).stdout.split())
+
+
+def test_a_deployed_api_that_does_not_answer_is_an_error(call: Call, api: Api) -> None:
+    def hang(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ReadTimeout("timed out")
+
+    api.routes["GET /v1/health"] = hang
+
+    result = call("status", NEXTFIRE_API_KEY=KEY)
+
+    assert result.exit_code == 6
+    assert not result.stdout
+
+
+def test_without_an_overview_recent_dead_runs_are_counted(call: Call, api: Api) -> None:
+    api.routes["GET /v1/overview"] = answers.problem(404, "Not Found")
+
+    result = call("status", "--json")
+
+    assert json.loads(result.stdout)["activity"] == {"failed": 1, "more": False}
+    asked = api.queries[-1]
+    recent = datetime.now(UTC) - RECENT  # noqa: TID251 — as the command
+    assert asked["state"] == "DEAD"
+    assert abs(datetime.fromisoformat(asked["from"]) - recent) < timedelta(minutes=1)
+
+
+def test_an_overview_without_older_runs_says_so(call: Call, api: Api) -> None:
+    overview = {"asOf": "2026-05-24T09:59:58Z", "lagSec": 1.0, "beginsAt": "2026-05-24T09:00:00Z"}
+    api.routes["GET /v1/overview"] = answers.NUMBERS | {"overview": overview}
+
+    result = call("status")
+
+    assert result.exit_code == 0
+    assert "lacks those that have not changed since 2026-05-24T09:00:00Z" in result.stderr
+
+
+def test_an_embedded_stack_whose_api_hangs_after_its_health_shows_the_rest(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Activity(timedelta(), late=0, held=0, queued=7, wait=timedelta(), running=0, failed=0)
+    waited: list[float] = []
+
+    def hang(request: httpx2.Request) -> httpx2.Response:
+        waited.append(request.extensions["timeout"]["read"])
+        raise httpx2.ReadTimeout("timed out")
+
+    monkeypatch.setattr(session.Session, "stack", lambda _: EmbeddedStack())
+    monkeypatch.setattr(state, "_activity", lambda *_: late)
+    api.routes["GET /v1/overview"] = hang
+
+    result = call("status", "--json", NEXTFIRE_API_KEY=KEY)
+
+    assert result.exit_code == 1
+    assert {*waited} == {5}
+    assert json.loads(result.stdout)["activity"]["queued"] == 7
+    assert "did not answer within 5 s: the API is busy" in result.stderr
 
 
 @pytest.mark.parametrize(("waits", "measured"), [(5, 0), (40, 1)])

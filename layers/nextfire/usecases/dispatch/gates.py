@@ -69,8 +69,8 @@ class _Room:
         tenant = entry.job.tenant
         if self.left <= self.kept:
             waits = entry.held or tenant in self.refused or tenant in self.before
-            part = 0 if waits else max(self.kept // _PARTS, 1)
-            if self.left <= 0 or (self.kept and self.granted[tenant] >= part):
+            part = 0 if waits else self.kept // _PARTS
+            if self.left <= 0 or self.granted[tenant] >= part:
                 self.refused.add(tenant)
                 return False
             self.granted[tenant] += 1
@@ -227,7 +227,7 @@ def _unanswered(asked: Mapping[Slot, Future[OverlapDecision]], clock: Clock) -> 
     until = clock.now() + _ANSWERS_WITHIN
     for answer in asked.values():
         with suppress(Exception):
-            answer.result(max(until - clock.now(), timedelta()).total_seconds())
+            answer.result((until - clock.now()).total_seconds())
     return {slot for slot, answer in asked.items() if not answer.done()}
 
 
