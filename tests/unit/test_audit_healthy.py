@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
-from nextfire.domain.due import DispatchEntry, Slot
+from nextfire.domain.due import DispatchEntry, Slot, bucket_name
 from nextfire.domain.occurrences import JobState
 from nextfire.usecases.dispatch.gates import Shares
 from tests.accounting import assert_all_accounted_for, settle
@@ -137,6 +138,36 @@ def test_runs_delayed_to_the_next_minute_do_not_count_as_loss(world: World) -> N
     world.due.put([entry], world.now + 2 * MINUTE)
 
     assert audit(world).repaired == 0
+
+
+def test_an_entry_that_moves_behind_the_reads_of_the_audit_does_not_count_as_loss(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watcher takes an entry from a bucket that the audit has yet to read, and parks it in one
+    that it has read.
+    """
+    world.register(schedule="* * * * *", misfire=RUN_ALL)
+    world.tick_at("12:05")
+    [entry] = world.entries
+    world.clock.move_to(at("12:06:01"))
+    present, parked, last = (bucket_name(at(each), 0) for each in ("12:06", "12:11", "12:10"))
+    moves = {parked: present, present: last}
+    read = world.due.read
+
+    def moved(to: str) -> None:
+        world.due.items = {Slot(to, entry.sort_key): entry}
+
+    def read_after_move(minute: datetime, shard: int, **named: Any) -> Any:
+        bucket = bucket_name(minute, shard)
+        if [slot.bucket for slot in world.due.items] == [bucket] and bucket in moves:
+            moved(moves.pop(bucket))
+        return read(minute, shard, **named)
+
+    moved(parked)
+    monkeypatch.setattr(world.due, "read", read_after_move)
+
+    assert audit(world).repaired == 0
+    assert moves == {}
 
 
 def test_entries_written_late_into_buckets_behind_the_cursor_do_not_count_as_loss(

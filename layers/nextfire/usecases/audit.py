@@ -25,7 +25,7 @@ from nextfire.domain.schedule import UNTIMED
 from nextfire.usecases.audit_parts import PART, AuditParts, up_to
 from nextfire.usecases.audit_report import AuditReport, Visits, label
 from nextfire.usecases.audit_snapshot import SnapshotReader
-from nextfire.usecases.audit_visit import JobVisits
+from nextfire.usecases.audit_visit import JobVisits, is_chained
 from nextfire.usecases.forget_children import forget_children, may_forget
 from nextfire.usecases.remove_ended import RemoveEnded
 
@@ -202,9 +202,8 @@ class AuditJobs:
         self, suspects: list[Job], looks_back_to: Mapping[JobKey, datetime], visited: Visits
     ) -> None:
         """Check *suspects* a second time, and repair what is still wrong."""
-        now = self._clock.now()
         found = len(suspects)
-        suspects = [job for job in suspects if not self._snapshots.rests(job, now)]
+        suspects = [job for job in suspects if not self._rests(job)]
         visited.report.behind += found - len(suspects)
         if not suspects:
             return
@@ -213,15 +212,22 @@ class AuditJobs:
         read = visited.of(self._submit_all(lambda job: self._jobs.get(job.key), suspects))
         jobs = [job for job in read.values() if job is not None]
         table = self._snapshots.read(jobs, now)
-
+        # An entry may have moved from a bucket before it was read to one that was read already.
+        lost = [job for job in jobs if not is_chained(job, table) and not self._rests(job)]
+        again = self._snapshots.read(lost, self._clock.now()) if lost else table
+        tables = dict.fromkeys([job.key for job in lost], again)
         reports = {job.key: AuditReport() for job in jobs}
 
         def visit(job: Job) -> None:
-            self._visits.visit(job, now, looks_back_to[job.key], table, reports[job.key])
+            seen = tables.get(job.key, table)
+            self._visits.visit(job, now, looks_back_to[job.key], seen, reports[job.key])
 
         visited.of(self._submit_all(visit, jobs))
         for done in reports.values():  # also of visits that failed: they may have repaired a part
             visited.report += done
+
+    def _rests(self, job: Job) -> bool:
+        return self._snapshots.rests(job, self._clock.now())
 
     def _submit_all(self, do: Callable[[Job], T], jobs: Iterable[Job]) -> dict[JobKey, Future[T]]:
         return {job.key: self._executor.submit(do, job) for job in jobs}

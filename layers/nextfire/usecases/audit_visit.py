@@ -49,6 +49,23 @@ _RECORDS_LAST = timedelta(days=80)
 """Records of sequences expire after 90 days, and the clocks and the audit need some."""
 
 
+def is_chained(job: Job, table: DueSnapshot) -> bool:
+    """Whether *table* has, or may have, the entry of *job*'s next occurrence; or it has none."""
+    following = table.following.get(job.key)
+    return (
+        following is None
+        or job.key.shard(table.shards) in table.behind
+        or job.key in table.broken
+        or following in table.existing
+        or any(
+            entry == following
+            if isinstance(entry, ResumeEntry)
+            else isinstance(entry, FireEntry) and entry.version == job.schedule_version
+            for entry in table.entries.get(job.uid, [])
+        )
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class JobVisits:
     """Visits jobs for the auditor. Every repair is idempotent, also across concurrent auditors."""
@@ -74,13 +91,6 @@ class JobVisits:
             return
         following = table.following.get(job.key)
         entries = table.entries.get(job.uid, [])
-        chained = following is None or job.key in table.broken or following in table.existing
-        chained = chained or any(
-            entry == following
-            if isinstance(entry, ResumeEntry)
-            else isinstance(entry, FireEntry) and entry.version == job.schedule_version
-            for entry in entries
-        )
         if following is not None and following in table.existing:
             entries = [*entries, following]
         empty = table.is_empty(job, since)
@@ -91,7 +101,7 @@ class JobVisits:
             report.notes.append(f"{label(job.key)}: {error}")
             found = Comparison(now, partial=True)
         missing = found.missing
-        if following is not None and not chained:
+        if following is not None and not is_chained(job, table):
             entry = restored(job, found, following, since, queue_is_empty=empty)
             begins = entry.occurs_at if isinstance(entry, FireEntry) else entry.at
             missing = [m for m in missing if m.owner is not job or m.first < begins]
