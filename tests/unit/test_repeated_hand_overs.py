@@ -9,7 +9,7 @@ import pytest
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from tests.builders import a_message
-from tests.fakes import Killed, raise_killed
+from tests.fakes import Killed
 from tests.unit.redriving import DEAD, SKIPPED, SUCCEEDED, redrive, run_key, work
 from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
 from tests.world import World
@@ -84,20 +84,15 @@ def test_a_run_that_a_redriven_parent_skipped_stays_skipped_if_its_rule_changes(
     assert states(world, a, x, c) == [SUCCEEDED, DEAD, SKIPPED]
 
 
-@pytest.mark.parametrize("exit_code", [0, 1])
-def test_the_end_of_a_join_that_has_ended_starts_nothing_of_a_new_child(
-    world: World, exit_code: int
-) -> None:
-    """Its run succeeded, or was skipped, and was handed over to the children of that time."""
+def test_the_end_of_a_join_that_has_ended_starts_nothing_of_a_new_child(world: World) -> None:
+    """Its run was handed over to the children of that time."""
     world.register("a")
-    world.register("b", **ONE_ATTEMPT)
+    world.register("b")
     d = world.register("d", **after("a", "b", joinTimeoutSec=1200))
     world.register("x", type="MANUAL", schedule=None)
-    e = world.register("e", **after("x", triggerRule="ALL_DONE"))
-    world.script()
-    world.script(exit_code=exit_code)
+    e = world.register("e", **after("x"))
     world.tick_and_work("12:00")
-    assert states(world, d) == [SKIPPED if exit_code else SUCCEEDED]
+    assert states(world, d) == [SUCCEEDED]
 
     world.at("12:01")
     world.change(e, **after("d"))
@@ -107,23 +102,31 @@ def test_the_end_of_a_join_that_has_ended_starts_nothing_of_a_new_child(
     assert all(key.job != e.key for key in world.runs.all)
 
 
-def test_the_end_of_a_join_that_skipped_the_run_of_a_paused_job_is_repeated(world: World) -> None:
-    """Its executor died before it handed the run over."""
-    world.register("a")
+def test_the_end_of_a_join_hands_over_a_skipped_run(world: World) -> None:
+    """Its executor died before that, and the parent was redriven: it does not skip the run again,
+    so nothing else would.
+    """
+    a = world.register("a", **ONE_ATTEMPT)
     world.register("x", type="MANUAL", schedule=None)
-    d = world.register("d", **after("a", "x", joinTimeoutSec=600))
-    e = world.register("e", **after("d"))
-    world.tick_and_work("12:00")
-    world.at("12:01")
-    world.pause(world.change(d, after=[{"job": "a"}]))
-    world.tick_at("12:10:01")
-    world.faults.call_before_next(
-        "runs.skip", lambda: world.faults.call_before_next("jobs.get", raise_killed)
-    )
+    c = world.register("c", **after("a", "x", joinTimeoutSec=600))
+    d = world.register("d", **after("c"))
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+
+    def die() -> None:
+        if c.key in {key.job for key in world.runs.all}:
+            raise Killed
+
+    world.faults.call_before_each("joins.read", die)
     with pytest.raises(Killed):
         world.worker("a").work()
-    assert states(world, d) == [SKIPPED]
-    world.advance(seconds=61)
-    world.worker("b").work()
+    world.faults.clear()
+    assert states(world, c) == [SKIPPED]
 
-    assert states(world, d, e) == [SKIPPED] * 2
+    redrive(world, a, "a")
+    work(world, seconds=61)
+    assert states(world, a, c) == [SUCCEEDED, SKIPPED]
+    assert all(key.job != d.key for key in world.runs.all)
+    world.tick_and_work("12:10:01")
+
+    assert states(world, c, d) == [SKIPPED] * 2

@@ -150,7 +150,8 @@ class HandOver:
         if run is not None:
             if run.skipped_by_parents and run.dispatched_at == cut(message.dispatched_at):
                 run = self._look_again(job, run)  # a repeated call
-            return JoinEnd.found(job, run, message)
+            # Another message hands over a run that had an attempt: to the children of that time.
+            return JoinEnd(f"is {run.state}", run if run.ended_without_executor else None)
         if definition.is_timed_join:
             return self._timed.end(job, message)
         edges, marks = definition.after, self.joins.read(key, EVERY_GROUP)
@@ -159,8 +160,7 @@ class HandOver:
         decision = decide_start(definition.trigger_rule, states, definition.setups)
         match decision.action:
             case RuleAction.RUN if job.state is JobState.PAUSED:
-                run = self._skip_paused(job, key, at=message.dispatched_at)
-                return JoinEnd(_PAUSED, run, skipped=True)
+                return JoinEnd(_PAUSED, self._skip_paused(job, key), skipped=True)
             case RuleAction.RUN:
                 # Its first dispatch may be later, because of a delay; or it was never sent, because
                 # the edge to the last missing parent was removed.
@@ -278,9 +278,9 @@ class HandOver:
         # No message of a skipped run exists that would hand it over.
         return [(child, stored)] if stored is not None and stored.ended_without_executor else []
 
-    def _skip_paused(self, job: Job, key: RunKey, *, at: datetime | None = None) -> Run:
+    def _skip_paused(self, job: Job, key: RunKey) -> Run:
         # With a pool, so that no parent that ends later reopens it.
-        return self._starting.skip(key, _PAUSED, pool=job.definition.target.pool, at=at)
+        return self._starting.skip(key, _PAUSED, pool=job.definition.target.pool)
 
     def _ends(
         self, child: Job, edge: Edge, run: RunKey, state: ParentState, ended_at: datetime

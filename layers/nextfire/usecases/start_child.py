@@ -28,20 +28,6 @@ class JoinEnd:
     run: Run | None = None
     skipped: bool = False
 
-    @staticmethod
-    def found(job: Job, run: Run, message: RunMessage) -> JoinEnd:
-        """The *message* of the end of a join finds the *run* with a record. It hands the run over
-        only if no other message does. That of its attempt, or of a parent if it was SKIPPED, handed
-        it over to the children of that time; jobs that became children since have no run.
-        """
-        skipped_by_another = (
-            run.state is RunState.SKIPPED
-            and not job.definition.is_timed_join
-            and run.dispatched_at != cut(message.dispatched_at)
-        )
-        handed_over = bool(run.attempts) or skipped_by_another
-        return JoinEnd(f"is {run.state}", None if handed_over else run)
-
 
 @dataclass(frozen=True, slots=True)
 class StartChild:
