@@ -107,7 +107,7 @@ def _repair(history: History, world: World) -> None:
             _audit(history, world)
             with suppress(AssertionError):
                 settle(world, step=_STEP, at_most=500)
-    settle(world, step=_STEP, at_most=3_000)
+    settle(world, step=_STEP, at_most=6_000)  # joins that end one after the other
     if history.junk_entries:  # a malformed key is found when its bucket is closed
         world.advance(minutes=3)
         settle(world, step=_STEP, at_most=3_000)

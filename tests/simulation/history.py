@@ -25,6 +25,7 @@ from tests.evidence import Stored
 from tests.fakes import memory_stores
 from tests.simulation.at_rest import come_to_rest
 from tests.simulation.client import Client
+from tests.simulation.edge_flows import sequence_flows
 from tests.simulation.effects import Effects
 from tests.simulation.endpoint_flows import ENDPOINT_FLOWS
 from tests.simulation.flow import REFUSALS, TENANTS, Flow
@@ -37,7 +38,7 @@ from tests.simulation.random_jobs import MOST, random_definition
 from tests.simulation.rates import Rates
 from tests.simulation.redrives import begin_redrives
 from tests.simulation.requested import Requested
-from tests.simulation.sequences import EXITS, SEQUENCE_FLOWS, SEQUENCES, SPOIL, SPOILT, Sequences
+from tests.simulation.sequences import EXITS, SEQUENCES, Sequences
 from tests.simulation.system import System
 from tests.simulation.takeovers import check_takeover
 from tests.simulation.wire import Journal, Log, Weather, Wire
@@ -308,8 +309,7 @@ class History(Requested):
     def flows(self) -> Sequence[Flow]:
         """What may happen."""
         if self.sequences is not None:
-            spoilt = self.seed // SEQUENCES % 13 in SPOILT
-            return [*SEQUENCE_FLOWS, SPOIL] if spoilt else SEQUENCE_FLOWS
+            return sequence_flows(self.seed)
         if self.removing == MOST:
             return [*FLOWS, REMOVE_POOL]
         return [*FLOWS, *ENDPOINT_FLOWS] if self.calls else FLOWS

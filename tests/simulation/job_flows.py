@@ -7,7 +7,10 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from nextfire.domain.definition import JobDefinition
+from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.occurrences import JobState
 from nextfire.usecases.find_outstanding import has_outstanding
@@ -133,7 +136,11 @@ def change_what(history: History) -> None:
 def change_key(history: History, key: JobKey, what: dict[str, Any]) -> None:
     def change(client: Client) -> None:
         def edit(definition: JobDefinition) -> JobDefinition:
-            return JobDefinition.model_validate(definition.document() | what)
+            try:
+                return JobDefinition.model_validate(definition.document() | what)
+            except ValidationError as error:
+                problem = str(error)
+                raise InvalidInputError("job", what, problem, "Change the job.") from error
 
         client.jobs.change(key, edit, now=client.actor.now())
 

@@ -9,6 +9,7 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.recurrence import check
 from tests.builders import a_definition
 from tests.simulation.callbacks import URLS
+from tests.simulation.redrives import redrives
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -33,6 +34,9 @@ SCHEDULES: list[dict[str, Any]] = [
     },
 ]
 MOST = 0.7
+_LIMITED = 0.4
+"""Part of the jobs that limit their runs, in histories whose users redrive: what waits several
+times is what they cancel first."""
 
 
 def random_schedule(history: History) -> dict[str, Any]:
@@ -62,6 +66,8 @@ def random_definition(history: History) -> JobDefinition:
         ):
             if dice.random() < odds:
                 fields.update(more)
+        if redrives(history.seed) and dice.random() < _LIMITED:
+            fields["maxParallel"] = dice.choice([1, 1, 2])
         if history.calls and dice.random() < MOST:
             pool = dice.choice(["default", "default", "batch"])
             fields["target"] = {"pool": pool, "http": {"url": dice.choice(URLS)}}

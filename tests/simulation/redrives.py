@@ -53,7 +53,7 @@ def starts(seed: int) -> bool:
 def begin_redrives(history: History) -> None:
     """Let the users begin, if the history has them."""
     if redrives(history.seed):
-        users = _Users(history, Random(f"redrives {history.seed}"))  # noqa: S311 — repeatable
+        users = Users(history, Random(f"redrives {history.seed}"))  # noqa: S311 — repeatable
         history.system.start(history.system.aws, users.act)
     if starts(history.seed):
         dice = Random(f"starts {history.seed}")  # noqa: S311 — repeatable
@@ -70,7 +70,9 @@ class _Request:
 
 
 @dataclass(slots=True)
-class _Users:
+class Users:
+    """Users who cancel and redrive."""
+
     history: History
     dice: Random
     cancels: Counter[RunKey] = field(default_factory=Counter)
@@ -93,13 +95,13 @@ class _Users:
         self.cancels[key] += 1
         self._cancel(key)
         for seconds in self.dice.sample(_AFTER, self.dice.choice([0, 1, 1, 2])):
-            self.history.later(timedelta(seconds=seconds), lambda: self._redrive(key))
+            self.history.later(timedelta(seconds=seconds), lambda: self.redrive(key))
 
     def _redrive_any(self) -> None:
         runs = self.history.stores.runs.items
         found = [key for key, run in runs.items() if run.state in _ENDED]
         if found:
-            self._redrive(self.dice.choice(found))
+            self.redrive(self.dice.choice(found))
 
     def _waiting(self) -> list[RunKey]:
         """The runs that have waited several times without an attempt, of which no record says how
@@ -139,7 +141,7 @@ class _Users:
         what = "the sequence of " if whole else ""
         history.request(key.job.tenant, f"cancel {what}{key.execution_id}", ask)
 
-    def _redrive(self, key: RunKey) -> None:
+    def redrive(self, key: RunKey) -> None:
         """Request a redrive and repeat the request until it is answered, sometimes after that."""
         history = self.history
         link, downstream = self._link(key), self.dice.random() < 0.5

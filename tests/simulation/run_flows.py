@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -158,12 +159,20 @@ def backfill(history: History) -> None:
     backfill.
     """
     key = history.any_job()
-    if key is None:
-        return
+    if key is not None:
+        backfill_key(history, key, since=[60, 600, 3_600], lasting=[45, 600, 4_000])
+
+
+def backfill_key(
+    history: History, key: JobKey, *, since: Sequence[int], lasting: Sequence[int]
+) -> None:
+    """Backfill the job *key*. *since*, *lasting*: how many seconds ago the range may begin, and how
+    long it may be.
+    """
     dice = history.kernel.dice
     now = history.kernel.clock.now()
-    first = now - timedelta(seconds=dice.choice([60, 600, 3_600]))
-    to = first + timedelta(seconds=dice.choice([45, 600, 4_000]))
+    first = now - timedelta(seconds=dice.choice(since))
+    to = first + timedelta(seconds=dice.choice(lasting))
     wanted = BackfillRange(first, to, order=dice.choice([*Order]))
     name = f"backfill{len(history.backfills)}"
     history.backfills[name] = None

@@ -16,6 +16,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
 from tests.simulation.awaited import AwaitedBySequences, finished
 from tests.simulation.deadline_judge import CLOCKS, DECIDING, DeadlineJudge
+from tests.simulation.handed_over import HandedOver
 from tests.simulation.redriven import AGAIN, awaits_parents
 from tests.simulation.sequence_reasons import (
     BY_EXECUTORS,
@@ -46,9 +47,10 @@ class SequenceJudge:
 
     def wrong(self) -> Iterator[str]:
         """What must not be: first what is missing, which explains the rest."""
-        yield from self._missing()
-        under_way = SequencesUnderWay(self.sequences, [*self._unchanged()])
-        for each in self._unchanged():
+        yield from self._handed_over.wrong()
+        unchanged = [*self._handed_over.unchanged()]
+        under_way = SequencesUnderWay(self.sequences, unchanged)
+        for each in unchanged:
             yield from under_way.too_many(each)
         for job, by_time in [*self.sequences.seen.items()]:
             for at, runs in [*by_time.items()]:
@@ -62,59 +64,6 @@ class SequenceJudge:
         """A job that was created again may have had a run as each of the two."""
         if len({key.uid for key in runs}) < len(runs):
             yield f"{job.job_id} has {len(runs)} records of {at}"
-
-    def _missing(self) -> Iterator[str]:
-        """Every run that ended was handed over to every child that did not change."""
-        children = [
-            job
-            for job in self._unchanged()
-            if job.definition.after and not job.definition.is_timed_join
-        ]
-        for parent, run in self.runs.items():
-            if parent.job.tenant != self.sequences.tenant or not self._is_handed_over(run):
-                continue
-            for child in children:
-                if child.definition.edge_from(parent.job.job_id) is None:
-                    continue
-                if run.finished_at is None or run.finished_at < child.created_at:
-                    continue  # by the clock of a process that was behind
-                keys = [
-                    key
-                    for key in self.sequences.seen[child.key][parent.scheduled_at]
-                    if key.uid == child.uid
-                ]
-                if not keys:
-                    yield f"{parent.execution_id} is {run.state}; {child.key.job_id} has no record"
-                    continue
-                marks = {mark.split(":")[0] for mark in self.marks(keys[0])}
-                if len(child.definition.after) > 1 and parent.job.job_id not in marks:
-                    yield f"{keys[0].execution_id}: its join has no mark of {parent.job.job_id}"
-
-    def _unchanged(self) -> Iterator[Job]:
-        """The jobs whose edges never changed."""
-        for (key, _), stored in self.ever.items():
-            documents = {each.job.definition.model_dump_json() for each in stored}
-            states = {each.job.state for each in stored}
-            alone = JobState.CANCELLED not in states and len(self._uids(key)) == 1
-            if key in self.sequences.order and len(documents) == 1 and alone:
-                yield stored[-1].job
-
-    def _uids(self, key: JobKey) -> set[str]:
-        return {uid for job, uid in self.ever if job == key}
-
-    def _is_handed_over(self, run: Run) -> bool:
-        """Whether an executor certainly received a message of the ended *run*."""
-        stored = self.ever[run.key.job, run.key.uid]
-        if not run.state.ended or any(each.job.state is JobState.CANCELLED for each in stored):
-            return False
-        job = stored[-1].job
-        if run.pool is None and BY_WATCHERS.search(run.reason or ""):
-            return False
-        if job.definition.is_timed_join and run.state is RunState.CANCELLED and not run.attempts:
-            return False  # a watcher may have missed it then, and sent nothing
-        # The executor of its parent skips its descendants, if the edge still exists.
-        linked = bool(job.definition.after) and any(job == each for each in self._unchanged())
-        return bool(run.attempts) or (linked and run.covered == 1)
 
     # Each change of a record
 
@@ -148,7 +97,7 @@ class SequenceJudge:
                 yield from self._skipped(key, each)
             was = run
         if was is not None and skipped_by_rule(was):
-            yield from self._stays_skipped(was)
+            yield from self._handed_over.stays_skipped(was)
 
     def _ran(self, key: RunKey, seen: Seen, name: str, *, starts: bool = True) -> Iterator[str]:
         """A run starts, or is to start after a delay, after the ends that its rule needs. An
@@ -191,8 +140,9 @@ class SequenceJudge:
 
     def _skipped(self, key: RunKey, seen: Seen) -> Iterator[str]:
         reason, jobs = seen.run.reason or "", self._in_force(key, seen.at)
-        if seen.run.covered > 1 or (BY_WATCHERS.search(reason) and seen.run.pool is None):
-            return  # an occurrence that was missed
+        missed = seen.run.covered > 1 or (BY_WATCHERS.search(reason) and seen.run.pool is None)
+        if missed or seen.run.skip_requested:
+            return
         if reason.startswith(BY_EXECUTORS):
             if seen.run.pool is None:
                 yield f"{key.execution_id}: {reason}, but not by an executor"
@@ -277,24 +227,6 @@ class SequenceJudge:
         marked_at = self.sequences.marked.get((key, name))
         return marked_at is not None and marked_at < at - CLOCKS
 
-    def _stays_skipped(self, run: Run) -> Iterator[str]:
-        """The rule still decides so: a redriven parent reopens the run."""
-        of = (run.key.job, run.key.uid)
-        if any(each.job.state is JobState.PAUSED for each in self.ever[of]):
-            return  # a paused job is not reopened
-        for job in (each for each in self._unchanged() if (each.key, each.uid) == of):
-            if job.definition.is_timed_join:
-                continue  # it may have been skipped before its time was handed over
-            latest: dict[str, set[str]] = {}
-            for edge in job.definition.after:
-                parent = JobKey(run.key.job.tenant, edge.job)
-                seen = self.sequences.seen[parent][run.key.scheduled_at].values()
-                states = {ENDED.get(each[-1].run.state, "") for each in seen}
-                latest[edge.job] = states - {""}
-            certain = all(len(states) == 1 for states in latest.values())
-            if certain and may_run(job.definition.trigger_rule, latest, job.definition.setups):
-                yield f"{run.key.execution_id} is SKIPPED ({run.reason}), but they ended {latest}"
-
     # What was known
 
     def _setups(self, job: Job, key: RunKey) -> set[str]:
@@ -328,6 +260,10 @@ class SequenceJudge:
         )
 
     @cached_property
+    def _handed_over(self) -> HandedOver:
+        return HandedOver(self.sequences, self.ever, self.runs, self.marks)
+
+    @cached_property
     def _deadlines(self) -> DeadlineJudge:
         return DeadlineJudge(self.sequences, self.ever)
 
@@ -335,7 +271,7 @@ class SequenceJudge:
     def _timed(self) -> AwaitedBySequences:
         never_paused = {
             job.key: job
-            for job in self._unchanged()
+            for job in self._handed_over.unchanged()
             if JobState.PAUSED not in {each.job.state for each in self.ever[job.key, job.uid]}
         }
         return AwaitedBySequences(self.sequences, never_paused)

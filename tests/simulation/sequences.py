@@ -21,6 +21,7 @@ from tests.builders import a_definition
 from tests.simulation import environment_flows, job_flows, run_flows
 from tests.simulation.flow import TENANTS, Flow
 from tests.simulation.flows import FLOWS
+from tests.simulation.redrives import redrives
 from tests.world import BUCKET, POOLS
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ LIMITED = {1, 7, 9}
 others keep their meaning."""
 SPOILT = {1, 10}
 """Of thirteen histories with sequences, those in which jobs do not decode for a while."""
+_EDGED = {2, 5, 9}
+"""Of fourteen histories with sequences, those whose users change single edges, also between
+redrives, skips and backfills. Those of remainder 5 have users who redrive, too.
+"""
 EXITS = [*[0] * 7, 1]
 RULES = [
     *["ALL_SUCCEEDED"] * 3,
@@ -51,13 +56,15 @@ _ROOTS: list[dict[str, Any]] = [
     {"type": "CRON", "schedule": "* * * * *", "maxRuns": 3},
     {"type": "DELAY", "schedule": "PT15S"},
 ]
+_EDGED_ROOTS = [*_ROOTS[1:], *[_ROOTS[4]] * 4]
+"""Most of these can be backfilled."""
 _TIMES: list[dict[str, Any]] = [
     {"type": "CRON", "schedule": "* * * * *", "maxRuns": 4},
     {"type": "CRON", "schedule": "*/2 * * * *", "maxRuns": 2},
     {"type": "INTERVAL", "schedule": "PT100S", "maxRuns": 3},
     {"type": "ONCE", "schedule": "2026-05-24T12:01:30Z"},
 ]
-_WHICH: list[dict[str, Any]] = [
+WHICH: list[dict[str, Any]] = [
     {"which": "same"},
     {"which": "all"},
     {"which": "all"},
@@ -80,7 +87,8 @@ class Seen:
 class Sequences:
     """What happens to the sequences of a history. `changes`: whether users change its jobs.
     `timed`: the share of jobs that have a schedule and parents. `limited`: whether jobs have setups
-    and deadlines.
+    and deadlines. `parallel`: whether first jobs have `maxParallel`. `edged`: see
+    `is_edged`.
     """
 
     kernel: Kernel
@@ -89,6 +97,8 @@ class Sequences:
     size: int
     timed: float = 0.0
     limited: bool = False
+    parallel: bool = False
+    edged: bool = False
     seen: dict[JobKey, dict[datetime, dict[RunKey, list[Seen]]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     )
@@ -105,11 +115,13 @@ class Sequences:
         limited = history.setting.shares.quotas.of(TENANTS[0]).jobs is not None
         tenant = TENANTS[1] if limited else dice.choice(TENANTS)
         size = _LARGE if dice.random() < 0.04 else dice.choice(_SIZES)
-        changes = dice.random() < 0.4
+        edged = is_edged(history.seed)
+        changes = dice.random() < 0.4 or edged
         # One history of four has such jobs. The seeds of the others keep their meaning.
         timed = 0.0 if history.seed // SEQUENCES % TIMED else 0.4
         limited = history.seed // SEQUENCES % 11 in LIMITED
-        return Sequences(history.kernel, tenant, changes, size, timed, limited)
+        parallel = limited or redrives(history.seed)
+        return Sequences(history.kernel, tenant, changes, size, timed, limited, parallel, edged)
 
     def begin(self, history: History) -> None:
         """Create the jobs, without faults."""
@@ -140,8 +152,8 @@ class Sequences:
         if dice.random() < 0.25:
             fields["target"] = {"handler": "report", "pool": "batch"}
         if number == 0 or (number < 3 and dice.random() < 0.3):
-            most = {"maxParallel": dice.choice([None, 1, 1, 2])} if self.limited else {}
-            return fields | dice.choice(_ROOTS) | most
+            most = {"maxParallel": dice.choice([None, 1, 1, 2])} if self.parallel else {}
+            return fields | dice.choice(_EDGED_ROOTS if self.edged else _ROOTS) | most
         if dice.random() < 0.2:
             fields["overlap"] = dice.choice(["QUEUE", "SKIP"])
         if dice.random() < 0.05:
@@ -154,7 +166,7 @@ class Sequences:
     def times(self, after: list[dict[str, Any]]) -> dict[str, Any]:
         """A schedule of a job with the edges *after*, and which runs of its parents it needs."""
         dice = self.kernel.dice
-        edges = [edge | dice.choice(_WHICH) for edge in after]
+        edges = [edge | dice.choice(WHICH) for edge in after]
         times = dice.choice(_TIMES) | {"after": edges}
         waits = all(edge["which"] == "latest" for edge in edges)
         waits = waits or all(edge.get("setup") for edge in edges if edge["which"] != "latest")
@@ -193,6 +205,11 @@ class Sequences:
         if call == "joins.add":
             run, _, mark, _ = args
             self.marked.setdefault((run, mark.split(":")[0]), self.kernel.clock.now())
+
+
+def is_edged(seed: int) -> bool:
+    """Whether users of the history of *seed* change single edges."""
+    return seed // SEQUENCES % 14 in _EDGED
 
 
 def with_latest_edges(definition: JobDefinition) -> JobDefinition:

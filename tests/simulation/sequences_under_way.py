@@ -44,7 +44,9 @@ class SequencesUnderWay:
                     wait = child.definition.join_timeout + child.definition.after[0].delay - CLOCKS
                     below = self.sequences.seen[child.key][at].values()
                     ends += [min(self._first_end(seen), root_end + wait) for seen in below]
-                spans.append((begun[0], max(ends), at))
+                # At rest, one that ends in the instant in which it begins was before the others.
+                if max(ends) > begun[0]:
+                    spans.append((begun[0], max(ends), at))
         for begun_at, _, at in spans:
             others = [t for since, until, t in spans if t != at and since <= begun_at < until]
             if len(others) >= most:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from tests.builders import a_message
+from tests.fakes import Killed
 from tests.unit.redriving import DEAD, SKIPPED, SUCCEEDED, redrive, run_key, work
 from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
 from tests.world import World
@@ -79,3 +82,51 @@ def test_a_run_that_a_redriven_parent_skipped_stays_skipped_if_its_rule_changes(
     redeliver(world, a)
 
     assert states(world, a, x, c) == [SUCCEEDED, DEAD, SKIPPED]
+
+
+def test_the_end_of_a_join_that_has_ended_starts_nothing_of_a_new_child(world: World) -> None:
+    """Its run was handed over to the children of that time."""
+    world.register("a")
+    world.register("b")
+    d = world.register("d", **after("a", "b", joinTimeoutSec=1200))
+    world.register("x", type="MANUAL", schedule=None)
+    e = world.register("e", **after("x"))
+    world.tick_and_work("12:00")
+    assert states(world, d) == [SUCCEEDED]
+
+    world.at("12:01")
+    world.change(e, **after("d"))
+    world.tick_and_work("12:20:01")
+
+    assert "d 12:00 #1000000" in world.sent
+    assert all(key.job != e.key for key in world.runs.all)
+
+
+def test_the_end_of_a_join_hands_over_a_skipped_run(world: World) -> None:
+    """Its executor died before that, and the parent was redriven: it does not skip the run again,
+    so nothing else would.
+    """
+    a = world.register("a", **ONE_ATTEMPT)
+    world.register("x", type="MANUAL", schedule=None)
+    c = world.register("c", **after("a", "x", joinTimeoutSec=600))
+    d = world.register("d", **after("c"))
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+
+    def die() -> None:
+        if c.key in {key.job for key in world.runs.all}:
+            raise Killed
+
+    world.faults.call_before_each("joins.read", die)
+    with pytest.raises(Killed):
+        world.worker("a").work()
+    world.faults.clear()
+    assert states(world, c) == [SKIPPED]
+
+    redrive(world, a, "a")
+    work(world, seconds=61)
+    assert states(world, a, c) == [SUCCEEDED, SKIPPED]
+    assert all(key.job != d.key for key in world.runs.all)
+    world.tick_and_work("12:10:01")
+
+    assert states(world, c, d) == [SKIPPED] * 2

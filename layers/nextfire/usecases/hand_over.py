@@ -150,7 +150,8 @@ class HandOver:
         if run is not None:
             if run.skipped_by_parents and run.dispatched_at == cut(message.dispatched_at):
                 run = self._look_again(job, run)  # a repeated call
-            return JoinEnd(f"is {run.state}", run)
+            # Another message hands over a run that had an attempt: to the children of that time.
+            return JoinEnd(f"is {run.state}", run if run.ended_without_executor else None)
         if definition.is_timed_join:
             return self._timed.end(job, message)
         edges, marks = definition.after, self.joins.read(key, EVERY_GROUP)
@@ -263,7 +264,7 @@ class HandOver:
             if (
                 stored
                 and stored.skipped_by_parents
-                # The end of the join of a parent repeats its hand-over: a new rule starts nothing.
+                # A late hand-over is a repeated one: a new rule starts nothing.
                 and (again or (ended_since(stored, ended, ended_at) and not late))
                 and not awaits_again(self.jobs, self.runs, child, run, ends.states, setups)
             ):
