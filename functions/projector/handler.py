@@ -15,6 +15,9 @@ from nextfire.usecases.project_runs import ProjectRuns
 from nextfire.wiring.projector import project_runs, rebuild_overview
 from nextfire.wiring.telemetry import Telemetry
 
+_FEW = timedelta(seconds=5)
+"""How long records are read without a request: some 10,000."""
+
 telemetry = Telemetry("projector")
 
 
@@ -45,6 +48,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     if projector.lost:
         telemetry.logger.error("open runs were lost: rebuild the overview", problems=projector.lost)
         projector.lost.clear()
+    if projector.begun:
+        _complete_begun()
+        projector.begun.clear()
     if undecodable:
         telemetry.logger.error("stream records do not decode", records=undecodable)
     telemetry.logger.info("projected", records=len(records), steps=len(seen), failed=len(failed))
@@ -55,6 +61,15 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             {"itemIdentifier": each["dynamodb"]["SequenceNumber"]} for each in first
         ]
     }
+
+
+@cache  # a large stack takes the operator's rebuild: it is not tried again
+def _complete_begun() -> None:
+    """Add the records from before the first batch, if there are few: new stacks have few."""
+    try:
+        rebuild_overview(ProjectorSettings.read()).run(SystemClock().now() + _FEW)
+    except Exception as error:  # noqa: BLE001 - the batch itself is stored
+        telemetry.logger.warning("earlier runs were not added", problem=str(error))
 
 
 def _rebuild(asked: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from nextfire.domain.overview import MARGIN, WINDOW_MS, BrokenHead, Head, Segmen
 from nextfire.domain.ports.overview import RunScan, ScannedRuns
 from nextfire.domain.run import RunState
 from nextfire.usecases import rebuild_overview
-from nextfire.usecases.project_runs import FOLD_EVERY
+from nextfire.usecases.project_runs import FOLD_EVERY, WHOLE
 from nextfire.usecases.rebuild_overview import RebuildOverview
 from tests.builders import NOON, run_key
 from tests.fakes import Clock, MemoryRunScan, MemoryRunStore, MemorySegmentStore
@@ -106,6 +106,39 @@ def history(stream: Stream, seed: int = 1) -> None:
             stream.clock.advance(SECOND)
             stream.write(ended(run, stream.clock.now()))
         stream.deliver()
+
+
+def test_after_a_rebuild_new_tenants_lack_nothing(stream: Stream) -> None:
+    """Otherwise each of them would be told to rebuild the overview again, forever."""
+
+    def begins_at(tenant: str) -> datetime | None:
+        stream.write(started(run_key(tenant=tenant), stream.clock.now()))
+        stream.deliver()
+        return stream.overview.list(tenant, EVER, cursor=None, limit=1).freshness.begins_at
+
+    stream.write(started(run_key(tenant="earlier"), NOON))
+    stream.pending.clear()  # it was not delivered
+    stream.clock.advance(SECOND)
+    assert begins_at("first") == stream.clock.now()
+    assert stream.projector.begun == {"first"}
+    rebuild(stream, step=timedelta())
+
+    assert begins_at("second") is None
+    assert begins_at("earlier") is None
+    assert len(stream.overview.list("earlier", EVER, cursor=None, limit=2).items) == 1
+    assert stream.projector.begun == {"first"}
+    stream.store.heads["second"] = BrokenHead("?", "head does not decode")
+    assert begins_at("second") == stream.clock.now()
+
+
+def test_a_rebuild_that_does_not_end_promises_nothing(stream: Stream) -> None:
+    for name in ("a", "b", "c"):
+        stream.write(ended(started(run_key(tenant=name), NOON), NOON))
+    use = RebuildOverview(MemoryRunScan(stream.runs), stream.store, stream.runs, stream.clock)
+
+    assert not use.run(stream.clock.now()).done
+
+    assert WHOLE not in stream.store.heads
 
 
 @pytest.mark.parametrize("step", [timedelta(hours=1), timedelta()])
@@ -323,5 +356,5 @@ def test_each_call_ends_in_time_with_thousands_of_tenants(state: RunState) -> No
     scan = Scanned(tenants=1_000, state=state)
     store = rebuild_slowly(scan, timedelta(milliseconds=15))
 
-    heads = [head for head in store.heads.values() if isinstance(head, Head)]
-    assert [head.begins_ms for head in heads] == [0] * 1_000
+    heads = [head for name, head in store.heads.items() if name != WHOLE]
+    assert [isinstance(head, Head) and head.begins_ms for head in heads] == [0] * 1_000

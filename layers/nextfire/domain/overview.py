@@ -150,10 +150,12 @@ class BrokenHead:
     problem: str
 
 
-def first_head(begins_ms: int) -> Head:
-    """The head of a tenant without one: no snapshot, and the segments from *begins_ms*."""
-    since = window_ms(begins_ms)
-    return Head("", 0, since, since, begins_ms, 0, 0)
+def first_head(since_ms: int, *, is_whole: bool) -> Head:
+    """The head of a tenant without one: no snapshot, and the segments from *since_ms*. *is_whole*:
+    the tenant has no earlier records.
+    """
+    since = window_ms(since_ms)
+    return Head("", 0, since, since, 0 if is_whole else since_ms, 0, 0)
 
 
 def window_ms(at_ms: int) -> int:

@@ -40,6 +40,10 @@ FOLD_BYTES = 256 * 1024
 """Maximum size of what is written between two snapshots; more if the snapshot is larger."""
 END_MS = 10**13 - 1
 """After all windows, in the year 2286: the last instant of 13 digits."""
+WHOLE = ""
+"""The tenant of a head that exists since all records were in the overview: tenants that have no
+head are new.
+"""
 _PART_BYTES = 40 * 1024
 """Usual size of a part of a snapshot."""
 _TRIES = 20
@@ -97,6 +101,8 @@ class ProjectRuns:
         """Tenants whose head or snapshot was lost, and why. Another one replaced it, without the
         runs that were open before; a rebuild adds them.
         """
+        self.begun: set[str] = set()
+        """Tenants whose overview has begun, and may lack earlier records; a rebuild adds them."""
 
     def apply(self, records: Iterable[DeliveredStep]) -> list[str]:
         """Add *records*, in the order of their stream.
@@ -127,8 +133,8 @@ class ProjectRuns:
             for step in segment.steps
         ]
         if late or self._is_due(tenant, head):
-            begins_ms = min(each.seen_ms for each in seen)
-            self.fold(tenant, late, begins_ms=begins_ms, if_due=not late)
+            since_ms = min(each.seen_ms for each in seen)
+            self.fold(tenant, late, since_ms=since_ms, if_due=not late)
 
     def _is_due(self, tenant: str, head: Head | BrokenHead | None) -> bool:
         """Whether what follows the snapshot of *head* is worth another one."""
@@ -143,12 +149,12 @@ class ProjectRuns:
         tenant: str,
         more: Sequence[Step],
         *,
-        begins_ms: int,
+        since_ms: int,
         complete: bool = False,
         if_due: bool = False,
     ) -> None:
         """Make a snapshot of *tenant*'s open runs. *more*: steps that readers may have passed.
-        *begins_ms*: since when the overview has all steps, if it has no head that decodes.
+        *since_ms*: since when the overview has all steps, if it has no head that decodes.
         *complete*: it has the steps of all records now. *if_due*: one that another projector makes
         meanwhile suffices.
 
@@ -164,7 +170,7 @@ class ProjectRuns:
                 self._written[tenant] = 0
                 if not self._is_due(tenant, was):
                     return
-            head = was if isinstance(was, Head) else first_head(begins_ms)
+            head = was if isinstance(was, Head) else self._first_head(tenant, was, since_ms)
             open_runs = read_open(self._store, tenant, head)
             if open_runs is None:
                 continue
@@ -190,6 +196,12 @@ class ProjectRuns:
                 self._note_loss(tenant, was, open_runs)
                 return
         raise UnavailableError("fold the overview: other writers were faster. Try again.")
+
+    def _first_head(self, tenant: str, was: BrokenHead | None, since_ms: int) -> Head:
+        is_whole = was is None and isinstance(self._store.head(WHOLE), Head)
+        if not is_whole:
+            self.begun.add(tenant)
+        return first_head(since_ms, is_whole=is_whole)
 
     def _note_loss(self, tenant: str, was: Head | BrokenHead | None, open_runs: OpenRuns) -> None:
         if isinstance(was, BrokenHead):

@@ -9,12 +9,12 @@ from datetime import datetime
 from nextfire.dataclass import dataclass
 from nextfire.domain.ids import content_id
 from nextfire.domain.instants import to_ms
-from nextfire.domain.overview import MAX_STEPS, Segment, Step, still_open, window_ms
+from nextfire.domain.overview import MAX_STEPS, Head, Segment, Step, still_open, window_ms
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.overview import RunScan, SegmentStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import RunState
-from nextfire.usecases.project_runs import ProjectRuns
+from nextfire.usecases.project_runs import END_MS, WHOLE, ProjectRuns
 
 FLUSH_AT = 200_000
 """Steps that are held in memory: some 70 MB."""
@@ -42,7 +42,8 @@ class Rebuilt:
 
 
 class RebuildOverview:
-    """Adds the steps of all records to the overview. It deletes nothing: steps that are there
+    """Adds the steps of all records to the overview, and then notes that it has them: what comes
+    later is delivered to the projector. It deletes nothing: steps that are there
     already are added again, which changes nothing, and steps without a record are in no listing.
     """
 
@@ -63,6 +64,12 @@ class RebuildOverview:
             UnavailableError: The store did not answer. Call it again with the same *after* and
                 *tenants*.
         """
+        done = self._run(until, after, tenants)
+        if done.done:
+            self._store.replace_head(WHOLE, None, Head("", 0, 0, 0, 0, 0, END_MS), ())
+        return done
+
+    def _run(self, until: datetime, after: str | None, tenants: Collection[str]) -> Rebuilt:
         if after is None and tenants:
             return Rebuilt(0, 0, None, self._complete(sorted(tenants), until))
         name = content_id(after or "")[:16]
@@ -126,8 +133,8 @@ class RebuildOverview:
         """Add to the snapshot of *tenant* those of the runs *opened* that are still open; with
         *complete*, remove from it the runs that are not.
         """
-        begins = to_ms(self._clock.now())
-        self._projector.fold(tenant, still_open(opened), begins_ms=begins, complete=complete)
+        since = to_ms(self._clock.now())
+        self._projector.fold(tenant, still_open(opened), since_ms=since, complete=complete)
 
 
 def _parts(steps: Sequence[Step]) -> list[Sequence[Step]]:
