@@ -14,7 +14,7 @@ from tests.infra.conftest import synthesize
 
 @pytest.mark.parametrize("tenants", [[], [""], ["a/b"], ["a#b"], ["x" * 65], ["a"] * 17])
 def test_an_invalid_list_is_refused(tenants: list[str]) -> None:
-    """An empty list would be a pool for nobody, or, read differently, one for all."""
+    """With an empty list, it would be unclear whether the pool is closed."""
     with pytest.raises(ValidationError, match="tenants"):
         PoolSettings.model_validate({"executor": "worker", "tenants": tenants})
 

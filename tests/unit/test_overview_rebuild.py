@@ -109,7 +109,7 @@ def history(stream: Stream, seed: int = 1) -> None:
 
 
 def test_after_a_rebuild_new_tenants_lack_nothing(stream: Stream) -> None:
-    """Otherwise each of them would be told to rebuild the overview again, forever."""
+    """Otherwise the answers for each of them would ask for a rebuild."""
 
     def begins_at(tenant: str) -> datetime | None:
         stream.write(started(run_key(tenant=tenant), stream.clock.now()))

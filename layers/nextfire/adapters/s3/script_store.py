@@ -197,8 +197,8 @@ def _translated_errors(what: str, url: str) -> Iterator[None]:
 
 
 def _key_is_unusable(error: HasResponse) -> bool:
-    """Whether the KMS key of an object is disabled, or closed to this role, for which S3 has no
-    code of its own: the operator mends it for all scripts.
+    """Whether the KMS key of an object is disabled, or this role may not use it: an outage for all
+    scripts, which only the operator can end.
     """
     message = str(error.response.get("Error", {}).get("Message", ""))
     return error_code(error).startswith("KMS.") or "perform: kms:" in message
