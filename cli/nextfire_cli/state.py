@@ -212,7 +212,7 @@ def _used_up(caller: Session) -> Document:
     except ApiError:
         return {}
     name = Quota.RUNS_PER_MINUTE.value
-    most, used = found["quotas"].get(name), found["used"].get(name, 0)
+    most, used = found.get("quotas", {}).get(name), found.get("used", {}).get(name, 0)
     if most is None or used < most:
         return {}
     return {"usedUp": {name: most, "minuteEndsAt": found["minuteEndsAt"]}}

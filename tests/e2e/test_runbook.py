@@ -120,7 +120,7 @@ class Operator:
                 made = self._user.call("POST", "/v1/keys", {"name": "old", "scopes": ["read"]}, 201)
                 return str(made["keyId"])
             case "POOL":
-                return "acting"
+                return "lambda"
             case "NEW":
                 return "lambda"
             case "WATCHER" | "FUNCTION":
