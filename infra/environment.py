@@ -70,6 +70,7 @@ class Environment:
                 "maxTimeout": iso8601(pool.settings.longest_run),
                 "maxBacklog": pool.settings.max_backlog,
                 **call_facts(pool.settings),
+                **({"signed": True} if pool.settings.trusted_signers else {}),
                 **({"tenants": [*tenants]} if (tenants := pool.settings.tenants) else {}),
             }
             for pool in self._pools

@@ -60,6 +60,22 @@ def check_targets(pools: Mapping[str, DeployedPool], name: str, targets: str) ->
         raise _other_targets("pool", name, pools[name], targets, fitting)
 
 
+def check_signed(pools: Mapping[str, DeployedPool], name: str, signature: str | None) -> None:
+    """Check that a script for the pool *name* has a *signature*, if the pool runs no others. Its
+    executors verify it.
+
+    Raises:
+        InvalidInputError: It has none.
+    """
+    if signature is None and pools[name].signed:
+        raise InvalidInputError(
+            "signature",
+            None,
+            f"the pool {name} runs signed scripts only",
+            "Sign the script: nextfire scripts push FILE --sign KEYFILE.",
+        )
+
+
 def _other_targets(
     field: str, name: str, pool: DeployedPool, targets: str, fitting: str
 ) -> InvalidInputError:

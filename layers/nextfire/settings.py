@@ -131,6 +131,8 @@ class DeployedPool(BaseModel):
     call_http: bool = False
     aws_actions: tuple[str, ...] = ("*",)
     has_job_role: bool = False
+    signed: bool = False
+    """Whether the pool runs signed scripts only."""
     tenants: frozenset[str] | None = None
     """None: all tenants may use the pool."""
 

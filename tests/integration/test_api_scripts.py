@@ -233,6 +233,21 @@ def test_a_signature_is_part_of_the_upload_and_stored_with_the_script(system: De
         assert (answer.status, answer.fault["field"]) == (422, "signature")
 
 
+def test_a_pool_of_signed_scripts_takes_no_others(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its executors would run neither this version nor, from then on, the one before."""
+    pool = {"queueUrl": system.queue_url, "maxTimeout": "PT1M", "signed": True}
+    system.configure(monkeypatch, pools=json.dumps({"default": pool}))
+
+    answer = system.call("POST", "/v1/scripts/uploads", asked())
+    signed = system.call("POST", "/v1/scripts/uploads", asked() | {"signature": "A" * 86 + "=="})
+
+    assert (answer.status, answer.fault["field"]) == (422, "signature")
+    assert "--sign" in answer.fault["remedy"]
+    assert signed.status == 201
+
+
 @pytest.mark.parametrize("signature", [None, "A" * 86 + "=="])
 def test_an_upload_is_audited_with_its_digest_size_and_key(
     system: Deployment, capsys: pytest.CaptureFixture[str], signature: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,19 @@ def test_the_template_names_the_secret_and_grants_it_to_the_executor_of_that_poo
         "urls": False,
     }
     assert json.loads(variables["NEXTFIRE_TRUSTED_SIGNERS"]) == [SIGNER]
+    for name, known in _known_pools(template):
+        assert known.get("signed", False) is (name == "private")
+
+
+def _known_pools(template: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What the functions know of each pool."""
+    for resource in template["Resources"].values():
+        environment = resource.get("Properties", {}).get("Environment", {})
+        if resource["Type"] == "AWS::Lambda::Function" and "NEXTFIRE_POOLS" in str(environment):
+            parts = environment["Variables"]["NEXTFIRE_POOLS"]["Fn::Join"][1]
+            yield from json.loads(
+                "".join(filter(lambda part: isinstance(part, str), parts))
+            ).items()
 
 
 def test_a_pool_without_signatures_has_no_library_for_them_in_its_layer() -> None:

@@ -23,6 +23,7 @@ from functions.api.requests import (
 )
 from functions.api.respond import respond
 from functions.api.services import now, services
+from functions.api.target_checks import check_signed
 from nextfire.domain.document import Document, document_error
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope
@@ -103,6 +104,7 @@ _NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
 def upload_script(request: UploadBody) -> Response[str]:
     if request.pool in services().pools:  # the use case rejects the others
         services().pool(request.pool, targets="scripts")
+        check_signed(services().pools, request.pool, request.signature)
     check_no_ending("handler", request.handler)
     # Written before the URL exists: every upload is in the audit trail.
     script = {"pool": request.pool, "handler": request.handler}
