@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from importlib import import_module, resources
+from importlib import import_module
+from pathlib import Path
 from typing import Self
 from zoneinfo import ZoneInfo
 
@@ -21,7 +22,9 @@ FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 HORIZON = datetime(2100, 1, 1, tzinfo=UTC)
 """Occurrences are at or after `FIRST` and before `HORIZON`."""
 
-_RELEASE = str(import_module("tzdata").IANA_VERSION)  # the package has no types
+_TZDATA = import_module("tzdata")  # the package has no types
+_RELEASE = str(_TZDATA.IANA_VERSION)
+_FILES = Path(str(_TZDATA.__file__)).parent
 _NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(0?[0-9]|1[0-4])(?::?00)?")
 _ABBREVIATION = re.compile(r"[A-Z]{3,4}|[a-z]{3,4}")
@@ -92,8 +95,7 @@ def zone(name: str) -> ZoneInfo:
         InvalidInputError: The IANA database does not contain the zone.
     """
     if _NAME.fullmatch(name) and name in _names():
-        file = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
-        with file.open("rb") as data:
+        with _FILES.joinpath("zoneinfo", *name.split("/")).open("rb") as data:
             return ZoneInfo.from_file(data, key=name)
     raise InvalidInputError("timezone", name, "time zone not found", _remedy(name))
 
@@ -122,7 +124,7 @@ def _plain(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _names() -> frozenset[str]:
-    return frozenset(resources.files("tzdata").joinpath("zones").read_text("utf-8").split())
+    return frozenset((_FILES / "zones").read_text("utf-8").split())
 
 
 def offset(at: datetime, local: ZoneInfo) -> timedelta:
