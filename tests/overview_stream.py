@@ -16,8 +16,9 @@ from nextfire.domain.ports.overview import OverviewPage, StepFilter
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.project_runs import ProjectRuns
 from nextfire.usecases.read_overview import SegmentedOverview
+from nextfire.usecases.rebuild_overview import RebuildOverview
 from tests.builders import LEASE, NOON, run_key
-from tests.fakes import Clock, MemoryRunStore, MemorySegmentStore
+from tests.fakes import Clock, MemoryRunScan, MemoryRunStore, MemorySegmentStore
 
 TENANT = "acme"
 SECOND = timedelta(seconds=1)
@@ -98,3 +99,13 @@ class Stream:
 def position(run: Run) -> tuple[int, str, str]:
     step = step_of(run)
     return step.at_ms, step.job_id, step.run_id
+
+
+def rebuild(stream: Stream, *, step: timedelta = timedelta(hours=1)) -> int:
+    """Rebuild; each call ends *step* after it began. Returns the number of calls."""
+    use = RebuildOverview(MemoryRunScan(stream.runs), stream.store, stream.runs, stream.clock)
+    done, calls = use.run(stream.clock.now() + step), 1
+    while not done.done:
+        done = use.run(stream.clock.now() + step, after=done.after, tenants=done.tenants)
+        calls += 1
+    return calls

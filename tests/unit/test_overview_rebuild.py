@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from nextfire.usecases.project_runs import FOLD_EVERY, WHOLE
 from nextfire.usecases.rebuild_overview import RebuildOverview
 from tests.builders import NOON, run_key
 from tests.fakes import Clock, MemoryRunScan, MemoryRunStore, MemorySegmentStore
-from tests.overview_stream import EVER, SECOND, TENANT, Stream, ended, keys, started
+from tests.overview_stream import EVER, SECOND, TENANT, Stream, ended, keys, rebuild, started
 
 
 @pytest.fixture
@@ -87,16 +87,6 @@ def test_a_snapshot_that_is_lost_is_replaced(stream: Stream, *, delivers: bool) 
     stream.assert_complete()
 
 
-def rebuild(stream: Stream, *, step: timedelta = timedelta(hours=1)) -> int:
-    """Rebuild; each call ends *step* after it began. Returns the number of calls."""
-    use = RebuildOverview(MemoryRunScan(stream.runs), stream.store, stream.runs, stream.clock)
-    done, calls = use.run(stream.clock.now() + step), 1
-    while not done.done:
-        done = use.run(stream.clock.now() + step, after=done.after, tenants=done.tenants)
-        calls += 1
-    return calls
-
-
 def history(stream: Stream, seed: int = 1) -> None:
     chance = random.Random(seed)  # noqa: S311 — not a secret
     for key in keys(40):
@@ -106,39 +96,6 @@ def history(stream: Stream, seed: int = 1) -> None:
             stream.clock.advance(SECOND)
             stream.write(ended(run, stream.clock.now()))
         stream.deliver()
-
-
-def test_after_a_rebuild_new_tenants_lack_nothing(stream: Stream) -> None:
-    """Otherwise the answers for each of them would ask for a rebuild."""
-
-    def begins_at(tenant: str) -> datetime | None:
-        stream.write(started(run_key(tenant=tenant), stream.clock.now()))
-        stream.deliver()
-        return stream.overview.list(tenant, EVER, cursor=None, limit=1).freshness.begins_at
-
-    stream.write(started(run_key(tenant="earlier"), NOON))
-    stream.pending.clear()  # it was not delivered
-    stream.clock.advance(SECOND)
-    assert begins_at("first") == stream.clock.now()
-    assert stream.projector.begun == {"first"}
-    rebuild(stream, step=timedelta())
-
-    assert begins_at("second") is None
-    assert begins_at("earlier") is None
-    assert len(stream.overview.list("earlier", EVER, cursor=None, limit=2).items) == 1
-    assert stream.projector.begun == {"first"}
-    stream.store.heads["second"] = BrokenHead("?", "head does not decode")
-    assert begins_at("second") == stream.clock.now()
-
-
-def test_a_rebuild_that_does_not_end_promises_nothing(stream: Stream) -> None:
-    for name in ("a", "b", "c"):
-        stream.write(ended(started(run_key(tenant=name), NOON), NOON))
-    use = RebuildOverview(MemoryRunScan(stream.runs), stream.store, stream.runs, stream.clock)
-
-    assert not use.run(stream.clock.now()).done
-
-    assert WHOLE not in stream.store.heads
 
 
 @pytest.mark.parametrize("step", [timedelta(hours=1), timedelta()])
