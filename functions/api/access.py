@@ -58,7 +58,7 @@ class CallerAccess:
             )
 
 
-Value = TypeVar("Value")
+T = TypeVar("T")
 
 _reach: ContextVar[CallerAccess | None] = ContextVar("reach", default=None)
 """None: no caller is known, in a thread without the context of a request too; no access."""
@@ -109,16 +109,16 @@ def check_code(definition: JobDefinition, was: JobDefinition | None) -> None:
         )
 
 
-class AccessiblePools(Mapping[str, Value]):
+class AccessiblePools(Mapping[str, T]):
     """What is known of the pools that the tenant of the caller may use. *closed*: the tenants of
     each pool that is closed; for others, it does not exist.
     """
 
-    def __init__(self, pools: Mapping[str, Value], closed: Mapping[str, Collection[str]]) -> None:
+    def __init__(self, pools: Mapping[str, T], closed: Mapping[str, Collection[str]]) -> None:
         self._pools = pools
         self._closed = closed
 
-    def __getitem__(self, name: str) -> Value:
+    def __getitem__(self, name: str) -> T:
         caller, tenants = _now(), self._closed.get(name)
         if tenants is not None and caller.tenant not in tenants:
             raise KeyError(name)

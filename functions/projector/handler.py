@@ -16,7 +16,7 @@ from nextfire.wiring.projector import project_runs, rebuild_overview
 from nextfire.wiring.telemetry import Telemetry
 
 _FEW = timedelta(seconds=5)
-"""How long records are read without a request: some 10,000."""
+"""How long earlier records are read with the first batch; all of a new stack take less."""
 
 telemetry = Telemetry("projector")
 
@@ -63,9 +63,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     }
 
 
-@cache  # a large stack takes the operator's rebuild: it is not tried again
+@cache  # once in a process: a large stack needs the rebuild of its operator
 def _complete_begun() -> None:
-    """Add the records from before the first batch, if there are few: new stacks have few."""
+    """Add records from before the first batch: all of them, if they are read in time."""
     try:
         rebuild_overview(ProjectorSettings.read()).run(SystemClock().now() + _FEW)
     except Exception as error:  # noqa: BLE001 - the batch itself is stored

@@ -1,4 +1,4 @@
-"""What a caller reads who names a pool that its tenant cannot use."""
+"""The messages for a pool that the caller's tenant cannot use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NO_POOL = "pool not found, or closed to your tenant"
 
 
 def available(pools: Collection[str]) -> str:
-    """The remedy for the name of a pool that is not one of *pools*, which the tenant may use."""
+    """The remedy; *pools*: those that the tenant may use."""
     if not pools:
         return "No pool is open to your tenant: ask the operator."
     return f"Available: {', '.join(sorted(pools))}."

@@ -1,4 +1,4 @@
-"""Runs only the targets of the tenants for which the pool is."""
+"""Runs only the targets of the tenants to whom the pool is open."""
 
 from __future__ import annotations
 

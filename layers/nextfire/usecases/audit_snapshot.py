@@ -33,7 +33,9 @@ BEHIND = timedelta(minutes=5)
 AHEAD = 2 * MINUTE
 """How far ahead buckets are read whole; later buckets only for parked entries."""
 _READ_FOR = timedelta(seconds=30)
-"""Maximum duration of the reading for a page. An invocation reserves a minute for its last page."""
+"""Maximum duration of a reading. An invocation reserves a minute for its last page, which may need
+two; the second one has only shards whose first was quick.
+"""
 _QUICK = timedelta(seconds=5)
 _REST = 10
 """A shard whose reading takes longer than `_QUICK` is then not read for this many times as long:

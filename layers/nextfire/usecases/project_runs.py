@@ -41,8 +41,8 @@ FOLD_BYTES = 256 * 1024
 END_MS = 10**13 - 1
 """After all windows, in the year 2286: the last instant of 13 digits."""
 WHOLE = ""
-"""The tenant of a head that exists since all records were in the overview: tenants that have no
-head are new.
+"""In place of a tenant: a head with this name exists once the overview has all records. From then
+on, a tenant without a head is new.
 """
 _PART_BYTES = 40 * 1024
 """Usual size of a part of a snapshot."""

@@ -43,8 +43,8 @@ class Rebuilt:
 
 class RebuildOverview:
     """Adds the steps of all records to the overview, and then notes that it has them: what comes
-    later is delivered to the projector. It deletes nothing: steps that are there
-    already are added again, which changes nothing, and steps without a record are in no listing.
+    later is delivered to the projector. It deletes nothing: steps that are there already are added
+    again, which changes nothing, and steps without a record are in no listing.
     """
 
     def __init__(self, scan: RunScan, store: SegmentStore, runs: RunStore, clock: Clock) -> None:
