@@ -114,7 +114,7 @@ class Judge:
         owner = self.owned[record.key.scheduled_at]
         if owner.state is JobState.PAUSED:
             return
-        late = min(now - owner.due_at(at) for at in covered)
+        late = min(now - (at if _in_pause(owner, at) else owner.due_at(at)) for at in covered)
         assert late >= -_MOMENT, _describe(record, f"skipped {-late} before it was due")
         rows = [(covered, now), *self._reported_with(covered)]
         if not any(self._may_skip(row, at) for row, at in rows):
@@ -158,10 +158,8 @@ class Judge:
         return False
 
     def _is_missed(self, at: datetime, now: datetime) -> bool:
-        owner = self.owned[at]
-        in_pause = owner.resumed_at is not None and at <= owner.resumed_at
-        waited_from = at + owner.definition.jitter_width
-        return in_pause or now - waited_from >= MISSED_AFTER - _MOMENT
+        owner, late_from = self.owned[at], at + self.owned[at].definition.jitter_width
+        return _in_pause(owner, at) or now - late_from >= MISSED_AFTER - _MOMENT
 
     def _is_followed(self, at: datetime, now: datetime) -> bool:
         """Whether a later occurrence of the same version was due by *now*."""
@@ -279,7 +277,6 @@ class Judge:
             record, "ran, but was due during a pause"
         )
         now = decided_at or sent_at - _SENDING
-        in_pause = owner.resumed_at is not None and at <= owner.resumed_at
         late = now - (at + owner.definition.jitter_width)
         after = self._next.get(at)
         is_latest = after is None or owner.due_at(after) > now
@@ -288,7 +285,7 @@ class Judge:
             window = misfire.relevancy_window
             if window is not None and now - owner.due_at(at) > window:
                 continue
-            if not in_pause and late <= MISSED_AFTER:
+            if not _in_pause(owner, at) and late <= MISSED_AFTER:
                 return
             if misfire.policy is MisfirePolicy.RUN_ALL:
                 return
@@ -300,9 +297,7 @@ class Judge:
 
     def _paused_at(self, owner: Job, at: datetime) -> datetime | None:
         """When the pause during which *at* was due was stored, or None."""
-        if owner.state is not JobState.PAUSED and (
-            owner.resumed_at is None or at > owner.resumed_at
-        ):
+        if owner.state is not JobState.PAUSED and not _in_pause(owner, at):
             return None
         return self.evidence.written_at(
             lambda job: job.state is JobState.PAUSED and job.effective_from == owner.effective_from
@@ -327,6 +322,11 @@ class Judge:
 
 def _describe(record: Run, what: str) -> str:
     return f"{record.key.execution_id} is {record.state} ({record.reason}): {what}"
+
+
+def _in_pause(owner: Job, at: datetime) -> bool:
+    """Whether *at* lies in a pause that has ended, whatever its jitter."""
+    return owner.resumed_at is not None and at <= owner.resumed_at
 
 
 def _replaced(job: Job, at: datetime, now: datetime) -> bool:

@@ -81,6 +81,8 @@ def test_whatever_happens_every_occurrence_is_accounted_for(seed: int) -> None:
         62842,
         67711,
         83393,
+        333663,
+        333700,
     ],
 )
 def test_seeds_that_once_failed_pass(seed: int) -> None:

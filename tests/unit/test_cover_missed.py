@@ -166,6 +166,16 @@ def test_a_row_ends_before_a_later_range_that_was_recorded_first() -> None:
     assert recorded(runs, a_row("08:00", "11:00", 4)) == ["08:00-09:00 (2)"]
 
 
+def test_a_row_begins_where_a_range_ends_although_a_run_was_claimed_within_it() -> None:
+    """An executor had read the records before the range was written, and claimed after that."""
+    runs = MemoryRunStore()
+    runs.skip(a_range(at("07:00"), at("11:00"), 5))
+    claim(runs, at("08:00"))
+
+    assert recorded(runs, a_row("09:00", "11:00", 3)) == []
+    assert recorded(runs, a_row("09:00", "12:00", 4)) == ["12:00-12:00 (1)"]
+
+
 FORGOTTEN = replace(JOB, schedule_version=JOB.schedule_version + 1)
 
 

@@ -5,6 +5,7 @@ if the job has nothing to run; otherwise the executor of the run that was sent i
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import islice
 
 from nextfire.dataclass import dataclass
 from nextfire.domain.due import FireEntry, fire
@@ -153,10 +154,13 @@ def _record_whole(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime)
 
 
 def _newest(runs: RunStore, job: Job, last: datetime) -> Run | None:
-    """The latest record of the job's occurrences up to *last*."""
-    before = runs.between(job.key, "0", _after(last), newest_first=True, page=1, lenient=True)
+    """The record of the job's occurrences up to *last* that covers the latest one. That is one of
+    the two latest: a run can be in a range if both were written at the same time.
+    """
+    before = runs.between(job.key, "0", _after(last), newest_first=True, page=2, lenient=True)
     mine = runs_of_uid(before, job.uid, job.created_at)
-    return next((run for run in mine if _is_of(run, job)), None)
+    latest = islice((run for run in mine if _is_of(run, job)), 2)
+    return max(latest, key=lambda run: run.covers_until, default=None)
 
 
 def _is_of(run: Run, job: Job) -> bool:
