@@ -44,7 +44,7 @@ from infra.store_settings import (
 )
 from nextfire.domain.audit_pass import MAX_SEGMENTS
 from nextfire.domain.iam_rules import IamRule
-from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+from nextfire.domain.quotas import NO_QUOTAS, RATES, TenantQuotas
 from nextfire.domain.retention import MAX_RETENTION, MIN_RETENTION, RETENTION, RunRetention
 
 MIN_LIFE = timedelta(minutes=2)
@@ -287,6 +287,7 @@ class Settings(StrictSettings):
                 "auditEvery must be at least auditorWakeEvery: audits start only when the auditor "
                 "is invoked"
             )
+        self._check_bursts()
         self._check_due_capacity()
         check_pool_names(self.pools)
         if self.adopt.due and not self.adopt.control:
@@ -295,6 +296,17 @@ class Settings(StrictSettings):
                 "adopted entries"
             )
         return self
+
+    def _check_bursts(self) -> None:
+        tenants = {tenant: self.quotas.of(tenant) for tenant in self.quotas.tenants}
+        for name, quotas in {"default": self.quotas.default, **tenants}.items():
+            values = quotas.model_dump(by_alias=True)
+            for burst, rate in RATES.items():
+                if values[burst] is not None and values[rate] is None:
+                    raise ValueError(
+                        f"quotas of {name}: {burst} has no effect without {rate}: set both, or "
+                        "neither"
+                    )
 
     def _check_due_capacity(self) -> None:
         if self.due_capacity is None:

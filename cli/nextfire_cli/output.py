@@ -41,6 +41,7 @@ _NAMES = (
     "name",
     "destination",
     "versionId",
+    "number",
 )
 
 

@@ -68,6 +68,11 @@ def _workers(*names: str, **settings: object) -> dict[str, object]:
         ({"quotas": {"tenant": {}}}, "tenant"),
         ({"quotas": {"tenants": {"acme": {"concurrentRuns": 0}}}}, "greater than or equal to 1"),
         ({"quotas": {"tenants": {f"t{n}": {"jobs": n + 1} for n in range(200)}}}, "2000 bytes"),
+        ({"quotas": {"default": {"requestBurst": 9}}}, "default: .* without requestsPerSecond"),
+        (
+            {"quotas": {"tenants": {"acme": {"keyRequestBurst": 9}}}},
+            "acme: keyRequestBurst has no effect without keyRequestsPerSecond: set both",
+        ),
         (_pools("a1", "a-1"), "'a1' and 'a-1' would have the same ids"),
         (_pools("a", "function-a"), "'a' and 'function-a' .* .ExecutorFunctionA.: rename"),
         (_pools("role-arn-a", "a"), "'role-arn-a' and 'a' .* .ExecutorRoleArnA.: rename"),

@@ -67,7 +67,7 @@ def decide_overlap(
     waiting, end, latest = 0, missed_from or occurs_at, None
     asked_for: list[Run] = []
     since = job.effective_from
-    for looked_at, record in enumerate(runs_of_uid(before, job.uid, job.created_at)):
+    for looked_at, record in enumerate(runs_of_uid(before, job.uid, job.created_at), start=1):
         if record.trigger is Trigger.MANUAL:  # a range record may include its instant
             if not record.state.ended:
                 asked_for.append(record)

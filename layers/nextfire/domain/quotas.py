@@ -32,6 +32,13 @@ class Quota(StrEnum):
     KEY_REQUEST_BURST = "keyRequestBurst"
 
 
+RATES = {
+    Quota.REQUEST_BURST: Quota.REQUESTS_PER_SECOND,
+    Quota.KEY_REQUEST_BURST: Quota.KEY_REQUESTS_PER_SECOND,
+}
+"""The rate that each burst belongs to."""
+
+
 class Quotas(StrictModel):
     """The quotas of a tenant. None means unlimited; an unlimited quota costs no requests.
 

@@ -181,6 +181,8 @@ def test_list_reads_the_newest_batches_only(
 
     assert [each["number"] for each in json.loads(result.stdout)["items"]] == [4, 5, 6]
     assert read == [3, 2]
+    named = call("list", "--limit", "3", "-o", "name", AWS_REGION="eu-west-1")
+    assert named.stdout.split() == ["4", "5", "6"]
 
 
 class Listed:
