@@ -60,7 +60,7 @@ class Process:
 
     def __init__(self, cloud: Cloud, what: str, *, counted: bool = True) -> None:
         self.dead = False
-        self._what = what
+        self.what = what
         self._cloud = cloud
         self._counted = counted
         self._call = threading.local()  # a thread makes one call at a time
@@ -100,7 +100,7 @@ class Process:
         point = None
         if self._counted:
             parts = len(_parts(model.name, params["body"])[1]) if model.name in _PARTS else 1
-            point = self._cloud.count(Call(model.name, self._what, parts, _site()))
+            point = self._cloud.count(Call(model.name, self.what, parts, _site()))
         self._call.name = model.name
         self._call.point = point
         self._call.fate = None if point is None else point.fate
@@ -138,7 +138,7 @@ class Process:
 
     def _die(self) -> None:
         self.dead = True
-        self._cloud.killed(self._what)
+        self._cloud.killed(self.what)
         raise Killed
 
 

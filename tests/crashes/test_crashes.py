@@ -12,10 +12,13 @@ from tests.crashes.explorer import Explorer, Findings
 from tests.crashes.flow import Flow
 from tests.crashes.flows import FLOWS
 from tests.crashes.overview_flows import OVERVIEW_FLOWS
+from tests.crashes.permissions import Permissions
+from tests.crashes.process import Process
 from tests.crashes.report import PROPERTY
 from tests.crashes.sequence_flows import SEQUENCE_FLOWS
 from tests.crashes.stack_records import TravelClock
 from tests.crons import FIRST_DEATHS, LONG
+from tests.infra.conftest import Template, synthesize
 from tests.integration.deployment import Deployment
 
 KILLS, FAULTS = 32, 100
@@ -40,11 +43,27 @@ each_flow = pytest.mark.parametrize(
 """In the short run, one of two."""
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    pools = {"default": {"executor": "worker", "targets": "calls"}}
+    return synthesize(tmp_path_factory.mktemp("aws"), {"pools": pools})[2]
+
+
 @pytest.fixture
-def explorer(flow: Flow, stack_of_tests: Deployment, clock: TravelClock) -> Explorer:
+def explorer(
+    flow: Flow,
+    stack_of_tests: Deployment,
+    clock: TravelClock,
+    template: Template,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Explorer:
     compares_states = LONG or _has_kills(flow)
     explorer = Explorer(flow, stack_of_tests, clock, compares_states=compares_states)
-    assert explorer.calls
+    permissions = Permissions(template)
+    with monkeypatch.context() as patch:
+        patch.setattr(Process, "begin", permissions.recording(Process.begin))
+        assert explorer.calls
+    permissions.check()
     return explorer
 
 

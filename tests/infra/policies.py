@@ -13,6 +13,7 @@ Context = Mapping[str, str | Sequence[str]]
 _WORDS = frozenset(
     {"SET", "REMOVE", "ADD", "DELETE", "AND", "OR", "NOT", "BETWEEN", "IN"}
     | {"if_not_exists", "list_append", "attribute_exists", "attribute_not_exists"}
+    | {"size", "contains"}
 )
 
 
@@ -28,6 +29,9 @@ def rendered(value: Any) -> str:
         case {"Fn::Join": [separator, parts]}:
             return str(separator).join(map(rendered, parts))
     raise AssertionError(f"unknown template function: {value}")
+
+
+_EXPRESSIONS = ("Update", "Condition", "Projection", "KeyCondition", "Filter")
 
 
 class Policies:
@@ -95,17 +99,18 @@ def _as_list(value: Any) -> list[Any]:
     return [value] if isinstance(value, str | dict) else list(value)
 
 
-def of_write(request: Mapping[str, Any], partition: str) -> Context:
-    """The condition keys of a PutItem or an UpdateItem of an item whose partition key is named
-    *partition*: all top-level attributes in the request, including those in conditions.
+def of_request(request: Mapping[str, Any], partition: str) -> Context:
+    """The condition keys of a request about one item, or of a Query, in a table whose partition key
+    is named *partition*: all top-level attributes in the request, including those in conditions.
+    Leading keys of a Query are left out: no policy limits them.
     """
     item = {**request.get("Item", {}), **request.get("Key", {})}
     names = request.get("ExpressionAttributeNames", {})
-    text = f"{request.get('UpdateExpression', '')} {request.get('ConditionExpression', '')}"
+    text = " ".join(request.get(f"{kind}Expression", "") for kind in _EXPRESSIONS)
     paths = set(re.findall(r"(?<![\w.:#])#?[A-Za-z_]\w*", text)) - _WORDS
     returned = request.get("ReturnValues")
     return {
         "dynamodb:Attributes": sorted({*item, *(names.get(path, path) for path in paths)}),
-        "dynamodb:LeadingKeys": [item[partition]["S"]],
+        **({"dynamodb:LeadingKeys": [item[partition]["S"]]} if item else {}),
         **({"dynamodb:ReturnValues": returned} if returned else {}),
     }

@@ -19,7 +19,7 @@ from nextfire.domain.run import Run, RunState, Trigger
 from tests.builders import LEASE, NOON, a_job, a_message, a_retry, claim_run, run_key
 from tests.fakes import InlineExecutor
 from tests.infra.conftest import Template
-from tests.infra.policies import Context, Policies, of_write
+from tests.infra.policies import Context, Policies, of_request
 from tests.infra.pool_access.conftest import POOLS, ROLES, arn
 
 PARTITION = {"jobs": "tenant", "due": "bucket", "runs": "job"}
@@ -117,7 +117,7 @@ def recorded(table: str, call: Callable[[Any], object]) -> list[tuple[str, Conte
         call(stores[table])
     assert {write["TableName"] for _, write in recorder.writes} == {table}
     return [
-        (OPERATIONS[operation], of_write(write, PARTITION[table]))
+        (OPERATIONS[operation], of_request(write, PARTITION[table]))
         for operation, write in recorder.writes
     ]
 
@@ -240,7 +240,7 @@ def test_executors_read_and_write_the_endpoints_of_their_pool(
         return {
             policies.allow("dynamodb:GetItem", resource, read),
             *(
-                policies.allow(OPERATIONS[operation], resource, of_write(write, "owner"))
+                policies.allow(OPERATIONS[operation], resource, of_request(write, "owner"))
                 for operation, write in recorder.writes
             ),
         }
