@@ -176,7 +176,7 @@ class _Runs:
             self._at = max(self._at + timedelta(milliseconds=1), now)
             key = JobKey(self._stack.tenant, "callback")
             keys.append(RunKey(key, run_id(self._job.uid, self._at)))
-        send(self._queue, keys)
+        send(self._queue, keys, pool=POOL)
         return keys
 
     def await_all(self, keys: Sequence[RunKey], worker: Child) -> None:

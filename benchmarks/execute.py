@@ -168,7 +168,7 @@ class _Runs:
         """Send *count* runs of *handler*."""
         keys = [self._key(handler) for _ in range(count)]
         at = time.time()
-        send(self._queue, keys)
+        send(self._queue, keys, pool=POOL)
         return [Sent(key, at) for key in keys]
 
     def _key(self, handler: str) -> RunKey:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from benchmarks.stack import POOL
 from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.queues import RunQueue
 
 
-def send(queue: RunQueue, runs: Sequence[RunKey], *, pool: str = POOL) -> None:
+def send(queue: RunQueue, runs: Sequence[RunKey], *, pool: str) -> None:
     """Send the first message of each of the *runs* of *pool*.
 
     Raises:

@@ -108,7 +108,7 @@ class Runs:
         """Execute one run of *handler*, which prints its start and end times."""
         (key,) = keys = [self._key(handler)]
         sent = time.time()
-        send(self._queue, keys)
+        send(self._queue, keys, pool=POOL)
         self._await(keys)
         run = self._store.get(key)
         if run is None or run.stdout is None or run.started_at is None:
@@ -122,7 +122,7 @@ class Runs:
         """Execute *count* runs of *handler*."""
         tell(f"executing {count} runs of {handler}")
         keys = [self._key(handler) for _ in range(count)]
-        send(self._queue, keys)
+        send(self._queue, keys, pool=POOL)
         self._await(keys)
 
     def _key(self, handler: str) -> RunKey:
