@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx2
 
-from benchmarks.embedded import state_folder
+from benchmarks.embedded import embedded_stack, state_folder
 from benchmarks.invocations import BATCH, INVOCATIONS, lambda_seconds
 from benchmarks.messages import send
 from benchmarks.report import Result, tell
@@ -25,9 +25,7 @@ from benchmarks.stack import Child, Stack, wait_until
 from benchmarks.stack import stack as running_stack
 from nextfire import Client
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
-from nextfire.client.bearer import Bearer
 from nextfire.domain.ids import JobKey, RunKey, run_id
-from nextfire_cli.local.embedded import EmbeddedStack
 
 POOL = "calls"
 CALLS = 2000
@@ -93,9 +91,7 @@ class _Calls:
 
 def _embedded(result: Result) -> None:
     with (
-        state_folder("bench-callbacks-") as state,
-        EmbeddedStack(state, sources=Path.cwd()).running(tell) as info,
-        Client(info.endpoint, auth=Bearer(info.api_key)) as client,
+        embedded_stack("bench-callbacks-") as (state, _, client),
         local_receiver(state) as (url, log),
     ):
         _await_calls(client, _create(client, url, SLOTS, _SHORT_LEAD))

@@ -10,19 +10,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.embedded import ROOT, state_folder
+from benchmarks.embedded import embedded_stack
 from benchmarks.figures import percentile
 from benchmarks.meter import Meter, Tally
 from benchmarks.report import Result, progress, tell
 from benchmarks.stack import POOL, Stack, wait_until
 from benchmarks.stack import stack as running_stack
 from nextfire import Client
-from nextfire.client.bearer import Bearer
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.message import RunMessage
 from nextfire.responses.executions import ExecutionResponse
 from nextfire.usecases.hand_over import MAX_SENT
-from nextfire_cli.local.embedded import EmbeddedStack
 
 CHAINS, LINKS = 100, 10
 EVERY = timedelta(seconds=1)
@@ -49,11 +47,7 @@ def measure() -> Result:
     units of a worker's parts on the emulated stack.
     """
     result = Result()
-    with (
-        state_folder("bench-chain-") as state,
-        EmbeddedStack(state, sources=ROOT).running(tell) as info,
-        Client(info.endpoint, auth=Bearer(info.api_key)) as client,
-    ):
+    with embedded_stack("bench-chain-") as (state, _, client):
         client.push_script("mark", _SCRIPT)
         load = _Load(client, state)
         _chains(result, load)

@@ -105,6 +105,19 @@ def state_folder(prefix: str = "bench-embedded-") -> Iterator[Path]:
         shutil.rmtree(state)
 
 
+@contextmanager
+def embedded_stack(prefix: str = "bench-embedded-") -> Iterator[tuple[Path, EmbeddedInfo, Client]]:
+    """A folder that scripts may enter, an embedded stack, and its client. The stack is in a folder
+    of its own: its scripts do not see into that one.
+    """
+    with (
+        state_folder(prefix) as state,
+        EmbeddedStack(state / "stack", sources=ROOT).running(tell) as info,
+        Client(info.endpoint, auth=Bearer(info.api_key)) as client,
+    ):
+        yield state, info, client
+
+
 def _start(folder: Path) -> float:
     """Median seconds from the start of `nextfire up` until it says that the API answers."""
     program, taken = Path(sys.executable).with_name("nextfire"), []
@@ -150,11 +163,7 @@ class _Embedded:
 
 
 def _own_figures() -> tuple[Figures, str]:
-    with (
-        state_folder() as state,
-        EmbeddedStack(state / "stack", sources=ROOT).running(tell) as info,
-        Client(info.endpoint, auth=Bearer(info.api_key)) as client,
-    ):
+    with embedded_stack() as (state, info, client):
         client.push_script("mark", SCRIPT.encode())
         return side_by_side.measure("nextfire", _Embedded(client, info), state)
 
