@@ -36,6 +36,7 @@ from nextfire.domain.policies import RetryPolicy
 from nextfire.domain.ports.control import Lease
 from nextfire.domain.recurrence import check
 from nextfire.domain.run import Run, RunState
+from nextfire.domain.upcoming_runs import upcoming_runs
 from nextfire.responses.endpoints import EndpointResponse
 from nextfire.responses.executions import ExecutionResponse
 from nextfire.responses.jobs import JobResponse
@@ -71,7 +72,7 @@ def check_schedule(document: dict[str, Any]) -> None:
         assert all([error.field, error.value, error.problem, error.remedy])  # noqa: PT017 — if raised
         return
     job = a_job(definition=definition)
-    found = job.upcoming(BEGINNING, 10)
+    found = upcoming_runs(job, BEGINNING, 10)
     at = [each.occurrence.at for each in found]
     assert at == sorted(set(at))
     assert all(BEGINNING < each <= _END for each in at)
@@ -142,7 +143,7 @@ def check_job_item(item: Item) -> None:
 
 def use(job: Job) -> None:
     """Use *job* as watcher, auditor and executor do."""
-    job.upcoming(BEGINNING, 3)
+    upcoming_runs(job, BEGINNING, 3)
     entry = job.next_entry(BEGINNING)
     if entry is not None:
         decision = decide_due(entry, job, entry.at)

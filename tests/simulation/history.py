@@ -11,11 +11,12 @@ from hashlib import blake2s
 from typing import Any
 from unittest.mock import patch
 
-from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports.runs import Written
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState
+from nextfire.domain.upcoming_runs import upcoming_runs
 from nextfire.testing.kernel import SECOND, Actor, Kernel, current
 from nextfire.usecases.dispatch import holding
 from nextfire.usecases.dispatch.gates import Shares
@@ -205,10 +206,9 @@ class History(Requested):
             return None
         job = self.stores.jobs.items[key]
         since = self.kernel.clock.now() - MINUTE
-        for each in job.upcoming(since, 100):
-            if job.due_at(each.occurrence.at) > since:  # not one that waits for one before it
-                return RunKey(key, run_id(job.uid, each.occurrence.at))
-        return None
+        found = (each.occurrence.at for each in upcoming_runs(job, since, 100))
+        at = next((at for at in found if job.due_at(at) > since), None)  # waits for none before it
+        return None if at is None else job.run_key(at)
 
     def register(self, key: JobKey, when: dict[str, Any] | None = None) -> None:
         """Create a job; *when* is its schedule, random by default."""

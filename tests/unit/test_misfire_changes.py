@@ -8,8 +8,9 @@ import pytest
 
 from nextfire.domain.errors import ConflictError
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.run import RunState
 from tests.accounting import assert_all_accounted_for, covered, ran, ranges, records, settle
-from tests.builders import MINUTELY, RUN_ALL, SKIP
+from tests.builders import MINUTELY, RUN_ALL, SKIP, at
 from tests.unit.misfires import BOUNDED, ENDING, POLICIES, outage, tick_through_faults
 from tests.world import World
 
@@ -140,3 +141,36 @@ def test_a_store_that_does_not_answer_while_the_last_one_is_skipped(
     assert world.job(job.key).state is JobState.COMPLETED
     assert covered(world, job) == ["12:00-15:19 (200)"]
     assert_all_accounted_for(world, job)
+
+
+# Changes of the jitter while a run is delayed
+
+
+@pytest.mark.parametrize("change", [{"jitterSec": 0}, {"schedule": "30 * * * *", "jitterSec": 60}])
+def test_a_delayed_run_is_not_late_because_the_jitter_changed(
+    world: World, change: dict[str, Any]
+) -> None:
+    job = world.register(jitterSec=3600, misfire={"relevancyWindowSec": 60})
+    due_at = job.due_at(at("12:00"))
+    assert at("12:10") < due_at
+    world.at("12:05")
+    world.change(job, **change)
+
+    world.clock.move_to(due_at)
+    world.tick()
+    world.worker().work()
+
+    assert world.state(job, "12:00") is RunState.SUCCEEDED
+
+
+def test_a_delayed_run_is_late_although_the_jitter_grew(world: World) -> None:
+    job = world.register(jitterSec=5, misfire={"relevancyWindowSec": 60})
+    world.at("12:00:03")
+    changed = world.change(job, jitterSec=3600)
+    assert at("12:10") < changed.fire_entry(at("12:00"), 1).at
+    world.tick_at("12:00:05")
+
+    world.at("12:05")
+    world.worker().work()
+
+    assert world.state(job, "12:00") is RunState.SKIPPED

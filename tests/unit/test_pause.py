@@ -7,6 +7,7 @@ import pytest
 from nextfire.domain.due import FireEntry
 from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.upcoming_runs import upcoming_runs
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import MINUTELY, NOON, RUN_ALL, SKIP, a_fire, at, job_key
 from tests.world import World
@@ -21,7 +22,7 @@ def test_a_paused_job_has_no_next_occurrence(world: World) -> None:
 
     paused = world.pause(job, "maintenance")
 
-    assert paused.upcoming(world.now, 3) == []
+    assert upcoming_runs(paused, world.now, 3) == []
     world.tick_at("13:00:30")
     assert (world.sent, world.entries) == ([], [])
 

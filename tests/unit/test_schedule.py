@@ -21,6 +21,7 @@ from nextfire.domain.preview import upcoming
 from nextfire.domain.recurrence import check, next_instant, occurrences
 from nextfire.domain.schedule import Dst, Schedule, ScheduleType
 from nextfire.domain.stretch import count_occurrences
+from nextfire.domain.upcoming_runs import upcoming_runs
 from nextfire.domain.wall_clock import at_wall_times
 from tests.builders import NOON, a_definition, a_job
 from tests.unit.schedules import BERLIN, LONG_AGO, next_occurrences, schedule
@@ -185,12 +186,12 @@ class TestUpcoming:
     def test_an_occurrence_waits_for_the_delay_of_the_one_before_it(self, world: World) -> None:
         """With a jitter that is longer than the period."""
         job = world.register(type="INTERVAL", schedule="PT1M", jitterSec=300, maxRuns=20)
-        due_at = {each.occurrence.at: each.due_at for each in job.upcoming(world.now, 20)}
+        due_at = {each.occurrence.at: each.due_at for each in upcoming_runs(job, world.now, 20)}
         assert due_at != {at: job.due_at(at) for at in due_at}, "none waits"
 
         started = dict[datetime, datetime]()
         while len(started) < len(due_at):
-            left = [each.occurrence.at for each in job.upcoming(world.now, 20)]
+            left = [each.occurrence.at for each in upcoming_runs(job, world.now, 20)]
             assert left == [at for at, due in due_at.items() if due > world.now]
             world.advance(seconds=1)
             world.tick_and_work(f"{world.now:%H:%M:%S}")
@@ -224,9 +225,9 @@ class TestUpcoming:
         assert count_occurrences(self.HOURLY, NOON, at_most=at_most) == 0
 
     def test_only_an_active_job_has_any(self) -> None:
-        assert len(a_job(maxRuns=2).upcoming(NOON, 9)) == 2
+        assert len(upcoming_runs(a_job(maxRuns=2), NOON, 9)) == 2
         for state in set(JobState) - {JobState.ACTIVE}:
-            assert a_job(state=state).upcoming(NOON, 9) == []
+            assert upcoming_runs(a_job(state=state), NOON, 9) == []
 
 
 INSTANTS = st.datetimes(datetime(1960, 1, 1), datetime(2110, 1, 1))  # noqa: DTZ001

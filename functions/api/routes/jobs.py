@@ -38,6 +38,7 @@ from nextfire.domain.instants import CLOCKS_DIFFER, EPOCH
 from nextfire.domain.job import Job
 from nextfire.domain.keys import Scope
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.upcoming_runs import upcoming_runs
 from nextfire.responses.base import UNREADABLE
 from nextfire.responses.jobs import JobDetail, JobPage, JobResponse, UpcomingList
 from nextfire.usecases.find_outstanding import has_outstanding
@@ -266,7 +267,7 @@ def list_upcoming(job_id: JobId, count: Count = 10) -> Response[str]:
     job = services().jobs.get(_key(job_id))
     asked = [edge.job for edge in job.definition.after if edge.which is Which.ALL]
     above = read_above(in_batches(services().job_store), tenant(), asked)
-    return respond(UpcomingList.of(job.upcoming(now(), count), job.definition, job, above))
+    return respond(UpcomingList.of(upcoming_runs(job, now(), count), job.definition, job, above))
 
 
 @contextmanager

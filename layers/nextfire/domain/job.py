@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 from nextfire.dataclass import dataclass, field, replace
@@ -12,8 +13,10 @@ from nextfire.domain.definition import JobDefinition, WhenDocument
 from nextfire.domain.due import BackfillEntry, DispatchEntry, FireEntry, ResumeEntry
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, to_ms
+from nextfire.domain.jitter import jitter
 from nextfire.domain.occurrences import JobState, Occurrences
 from nextfire.domain.policies import Overlap
+from nextfire.domain.recurrence import occurrences
 from nextfire.domain.schedule import UNTIMED
 
 
@@ -195,6 +198,27 @@ class Job(Occurrences):
         """
         entry = self.first() if self.state is JobState.PAUSED else None
         return entry if entry is not None and entry.occurs_at <= now else None
+
+    def due_at(self, occurrence: datetime) -> datetime:
+        """Return when the run of the occurrence at *occurrence* is due: with the jitter of the
+        version that owns it, which a change may have replaced since.
+        """
+        owners = (p.when for p in self.replaced if p.effective_from < occurrence <= p.until)
+        width = next(owners, self.definition).jitter_width
+        return occurrence + jitter(self.uid, occurrence, width)
+
+    def all_due_at(self, until: datetime) -> datetime:
+        """Return when all occurrences up to *until* are due, jitter included.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        width = self.definition.jitter_width
+        if not width:
+            return until
+        recent = occurrences(self.schedule, max(until - width, self.effective_from))
+        of_it = takewhile(lambda occurrence: occurrence.at <= until, recent)
+        return max((self.due_at(occurrence.at) for occurrence in of_it), default=until)
 
     def as_of(self, past: Replaced) -> Job:
         """Return this job with the schedule of the version *past*."""

@@ -13,7 +13,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import MOMENT
 from nextfire.domain.jitter import jitter
 from nextfire.domain.recurrence import next_instant, occurrences
-from nextfire.domain.schedule import MAX_RUNS, UNTIMED, Schedule, ScheduleType, Upcoming
+from nextfire.domain.schedule import MAX_RUNS, UNTIMED, Schedule, ScheduleType
 from nextfire.domain.schedule_text import parse_duration
 from nextfire.domain.stretch import Stretch, count_occurrences, stretch
 from nextfire.domain.wall_clock import first_at
@@ -109,10 +109,6 @@ class Occurrences:
         """
         ordinal = self.ordinal(occurrence)
         return self.fire_entry(occurrence, ordinal) if self.allows(ordinal) else None
-
-    def due_at(self, occurrence: datetime) -> datetime:
-        """Return when the run of the occurrence at *occurrence* is due, jitter included."""
-        return occurrence + jitter(self.uid, occurrence, self.definition.jitter_width)
 
     def fire_entry(self, occurrence: datetime, ordinal: int) -> FireEntry:
         """Return the due entry of the *ordinal*-th occurrence of this version, at *occurrence*."""
@@ -254,16 +250,6 @@ class Occurrences:
             most is not None and self.ordinal(occurrence) >= most
         )
 
-    def upcoming(self, after: datetime, count: int) -> list[Upcoming]:
-        """Return the next *count* occurrences due after *after*; empty if the job is not ACTIVE.
-
-        Raises:
-            InvalidInputError: The schedule is invalid.
-        """
-        if self.state is not JobState.ACTIVE:
-            return []
-        return self.definition.upcoming(self.counted_since, after, count, uid=self.uid)
-
     def past_schedule(self, first: datetime) -> Schedule:
         """Return the current schedule extended back to *first*. An INTERVAL keeps its phase; a
         DELAY keeps its start.
@@ -280,19 +266,6 @@ class Occurrences:
                 counted_from - ((counted_from - first) // period + 1) * period
             )
         return when.schedule_from(first - timedelta(milliseconds=1))
-
-    def all_due_at(self, until: datetime) -> datetime:
-        """Return when all occurrences up to *until* are due, jitter included.
-
-        Raises:
-            InvalidInputError: The schedule is invalid.
-        """
-        width = self.definition.jitter_width
-        if not width:
-            return until
-        recent = occurrences(self.schedule, max(until - width, self.effective_from))
-        of_it = takewhile(lambda occurrence: occurrence.at <= until, recent)
-        return max((self.due_at(occurrence.at) for occurrence in of_it), default=until)
 
 
 def owned(entry: FireEntry | None, until: datetime | None) -> FireEntry | None:

@@ -17,6 +17,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import Upcoming
+from nextfire.domain.upcoming_runs import upcoming_runs
 from nextfire.responses.base import UNREADABLE, AllFields, ApiResponse, field, one_line
 
 NEXT = 5
@@ -156,6 +157,11 @@ def _offset(found: Upcoming, *_: object) -> str:
     return found.occurrence.local.isoformat(timespec="seconds")[_WALL:]
 
 
+def _due_at(found: Upcoming, schedule: WhenDocument, *_: object) -> datetime | None:
+    """Also if it is of an earlier schedule, which had jitter."""
+    return found.due_at if schedule.jitter_sec or found.due_at != found.occurrence.at else None
+
+
 MAX_AWAITED_RUNS = 10_000
 """Awaited runs after which a list of occurrences has no more: hundreds of occurrences of a job can
 wait for a thousand runs of each of its parents.
@@ -188,9 +194,7 @@ class UpcomingResponse(ApiResponse):
     at: datetime = field(lambda found, *_: found.occurrence.at)
     local: str = field(_local)
     offset: str = field(_offset)
-    due_at: datetime | None = field(
-        lambda found, schedule, *_: found.due_at if schedule.jitter_sec else None
-    )
+    due_at: datetime | None = field(_due_at)
     skipped: bool | None = field(
         lambda found, _, job, *__: True if job and found.occurrence.at in job.skips else None,
         description="True if the occurrence is skipped on request, absent otherwise.",
@@ -241,7 +245,7 @@ class LastRun(ApiResponse):
 
 def _next_occurrences(job: Job, now: datetime, *_: object) -> list[UpcomingResponse]:
     try:
-        return _upcoming(job.upcoming(now, NEXT), job.definition, job)
+        return _upcoming(upcoming_runs(job, now, NEXT), job.definition, job)
     except InvalidInputError:
         return []  # the time zone no longer exists
 
