@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
+from nextfire.domain.attempt import rejection
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import MINUTE, parse_instant
+from nextfire.domain.masking import Masker
 from nextfire.domain.ports.scripts import Directive, ScriptCall, Supervisor
 from nextfire.testing.kernel import Actor
 from nextfire.testing.memory.faults import Killed
@@ -156,13 +158,22 @@ class ScriptRun:
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except RecursionError:
+        raise ValueError("the value is nested too deeply; flatten it") from None
+    return text.encode()
 
 
-def result_of(value: object) -> bytes | None:
-    """The result of a run whose function returned *value*.
+def result_of(value: object, masker: Masker) -> bytes | None:
+    """The result of a run whose function returned *value*, masked.
 
     Raises:
-        TypeError, ValueError: It is not JSON.
+        TypeError, ValueError: It is not JSON, or a script could not set it.
     """
-    return None if value is None else _json(value)
+    if value is None:
+        return None
+    result = masker.json(_json(value))
+    if rejected := rejection("result", result):
+        raise ValueError(rejected)
+    return result

@@ -29,6 +29,7 @@ from nextfire.testing.script_run import Ended, ScriptRun, result_of
 
 ScriptFunction = Callable[[ScriptRun], Any]
 """Replaces a script; see `ScriptRun`."""
+_LONG_BITS = 64
 _OUTPUT_CAP = 16 * 1024
 """Characters of each stream that the record keeps."""
 
@@ -139,11 +140,13 @@ class _Printed:
 
 
 def _exit_code(given: object, printed: _Printed) -> int:
-    """The exit code of a process that calls ``sys.exit(given)``: a byte, so 255 for -1."""
+    """The exit code of a process that calls ``sys.exit(given)``: a byte, so 255 for -1 and for what
+    exceeds a C long.
+    """
     if given is None:
         return 0
     if isinstance(given, int):
-        return given & 0xFF
+        return given & 0xFF if given.bit_length() < _LONG_BITS else 255
     printed.output("stderr", f"{given}\n".encode())
     return 1
 
@@ -154,7 +157,7 @@ def _played(
     exit_code, result, ended = 0, None, Ended()
     run = ScriptRun(call, printed, actor)
     try:
-        result = result_of(function(run))
+        result = result_of(function(run), call.masker)
         run.sleep()  # its timeout may be over, or its run cancelled
     except Ended as why:
         ended = why
@@ -165,4 +168,4 @@ def _played(
         printed.output("stderr", traceback.format_exc().encode())
         exit_code = 1
     actor.raise_if_killed()  # also if the function caught what `crash` raises
-    return printed.exit(exit_code, None if result is None else call.masker.json(result), ended)
+    return printed.exit(exit_code, result, ended)

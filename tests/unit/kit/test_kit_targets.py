@@ -68,7 +68,9 @@ def test_an_exception_is_a_failed_attempt(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", [None, True, -1, 256, 300, "stopped", ["no", "rows"]], ids=lambda code: f"{code!r}"
+    "code",
+    [None, True, -1, 256, 300, 10**30, "stopped", ["no", "rows"]],
+    ids=lambda code: f"{code!r}",
 )
 def test_a_function_exits_as_a_process_does(stack: Stack, tmp_path: Path, code: object) -> None:
     (tmp_path / "exits.py").write_text(f"import sys\n\nsys.exit({code!r})\n")
