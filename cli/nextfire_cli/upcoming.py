@@ -12,6 +12,7 @@ from nextfire import Client
 from nextfire.client.errors import NotFound
 from nextfire.domain.occurrences import JobState
 from nextfire_cli import render, session
+from nextfire_cli.delayed_runs import may_be_delayed
 from nextfire_cli.documents import Document
 from nextfire_cli.durations import ahead
 from nextfire_cli.job_control import OneJob
@@ -94,29 +95,39 @@ def _of_all(
 ) -> tuple[list[Document], bool]:
     """The first *wanted* occurrences of all jobs until *end*, and whether there may be more.
 
-    A job whose next occurrence is not among the first *wanted* of all jobs has none that is.
+    A job whose next occurrence is not among the first *wanted* of all jobs has none that is, unless
+    jitter delays the run of an earlier one.
     """
+    now = datetime.fromtimestamp(time.time(), UTC)
+    active = _active(caller, client, labels)
+    delayed = [job for job in active if may_be_delayed(job, now)]
+    asked = {job["jobId"] for job in delayed}
     jobs = sorted(
-        (job for job in _active(caller, client, labels) if _is_before(job["nextFireAt"], end)),
+        (
+            job
+            for job in active
+            if job["jobId"] not in asked and job.get("nextFireAt")
+            if _is_before(job["nextFireAt"], end)
+        ),
         key=lambda job: (datetime.fromisoformat(job["nextFireAt"]), job["jobId"]),
     )
     items: list[Document] = []
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as executor:
-        for found in executor.map(partial(_of_one, client, wanted), jobs[:wanted]):
+        for found in executor.map(partial(_of_one, client, wanted), delayed + jobs[:wanted]):
             items += [each for each in found if _is_before(each["at"], end)]
     items.sort(key=lambda each: (datetime.fromisoformat(each["at"]), each["jobId"]))
     return items[:wanted], len(items) >= wanted or len(jobs) > wanted
 
 
 def _active(caller: Session, client: Client, labels: list[str]) -> list[Document]:
-    """The ACTIVE jobs with all *labels* that have a next occurrence."""
+    """The ACTIVE jobs with all *labels*."""
     found: list[Document] = []
     cursor = None
     for _ in range(PAGES):
         page = client.list_jobs(
             state=JobState.ACTIVE, label=labels or None, limit=_PAGE, cursor=cursor
         )
-        found += [job.document for job in page.items if job.document.get("nextFireAt")]
+        found += [job.document for job in page.items]
         cursor = page.cursor
         if not cursor:
             return found

@@ -86,6 +86,62 @@ def test_only_jobs_that_can_be_among_the_first_are_asked_for(call: Call, api: Ap
     assert not result.stderr
 
 
+TEN_AGO: dict[str, Any] = {
+    "jitterSec": 3600,
+    "times": ["2026-05-24T11:50:00Z", "2026-05-25T11:50:00Z"],
+}
+"""Of a job whose occurrence of ten minutes ago may still be delayed."""
+
+
+@pytest.mark.parametrize(
+    ("schedule", "ends"),
+    [
+        ({"type": "CRON", "schedule": "50 11 * * *"}, False),
+        ({"type": "CRON", "schedule": "50 13 * * *", "timezone": "Europe/Berlin"}, False),
+        ({"type": "INTERVAL", "schedule": "P1D"}, False),
+        ({"type": "INTERVAL", "schedule": "P1D", "startAt": "2026-05-01T11:50:00Z"}, False),
+        ({"type": "DATES", "schedule": ["2026-05-24T11:50:00Z", "2026-05-25T11:50:00Z"]}, False),
+        ({"type": "ONCE", "schedule": "2026-05-24T11:50:00Z"}, True),
+        ({"type": "DELAY", "schedule": "PT1H"}, True),
+        ({"type": "INTERVAL", "schedule": "P1D", "maxRuns": 1}, True),
+    ],
+    ids=str,
+)
+def test_a_run_that_jitter_delays_is_shown_although_its_occurrence_is_over(
+    call: Call, api: Api, schedule: dict[str, Any], *, ends: bool
+) -> None:
+    job = every("job", 60, first=0) | TEN_AGO | schedule | {"nextFireAt": TEN_AGO["times"][1]}
+    if ends:
+        del job["nextFireAt"]
+    serve(api, every("fast", 10, first=1), job)
+
+    first = call("jobs", "upcoming", "--count", "2", "--json")
+    soon = call("jobs", "upcoming", "--until", "5m", "--json")
+
+    assert shown(first.stdout) == shown(soon.stdout) == [("job", "11:50"), ("fast", "12:01")]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"type": "CRON", "schedule": "0 3 * * *"},
+        {"type": "INTERVAL", "schedule": "P1D"},
+        {"type": "ONCE", "schedule": "2026-05-25T03:00:00Z"},
+    ],
+    ids=str,
+)
+def test_a_job_without_an_occurrence_that_can_be_delayed_is_not_asked_for(
+    call: Call, api: Api, schedule: dict[str, Any]
+) -> None:
+    nightly = schedule | {"jitterSec": 3600}
+    child = {"jobId": "child", "state": "ACTIVE", "type": "AFTER", "jitterSec": 5, "times": []}
+    serve(api, every("fast", 10, first=1), every("nightly", 1440, first=900, **nightly), child)
+
+    call("jobs", "upcoming", "--count", "1")
+
+    assert len(api.requests) == 1 + 1
+
+
 def test_until_ends_the_list_and_says_if_there_is_more(call: Call, api: Api) -> None:
     serve(api, every("a", 10, first=5), every("late", 10, first=120))
 

@@ -1,0 +1,40 @@
+"""Which jobs may have a run that jitter delays, as a listing of jobs shows them."""
+
+import json
+from datetime import datetime, timedelta
+
+from pydantic import ValidationError
+
+from nextfire.domain.definition import SCHEDULE_FIELDS, WhenDocument
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.instants import MOMENT
+from nextfire.domain.recurrence import next_instant
+from nextfire.domain.schedule_text import parse_duration
+from nextfire_cli.documents import Document
+
+_FIELDS = [WhenDocument.model_fields[name].alias or name for name in SCHEDULE_FIELDS]
+
+
+def may_be_delayed(job: Document, now: datetime) -> bool:
+    """Whether an occurrence of *job* may be over whose run is not due yet, because of jitter.
+    `nextFireAt` does not show such an occurrence. Whether there is one, only the API knows.
+    """
+    since = now - timedelta(seconds=job.get("jitterSec", 0))
+    if since == now or job.get("schedule") is None:
+        return False
+    try:
+        latest = _latest(job, since)
+    except (ValidationError, InvalidInputError):
+        return True  # of a newer version
+    return latest is not None and since < latest <= now
+
+
+def _latest(job: Document, since: datetime) -> datetime | None:
+    """When the occurrence before `nextFireAt` may have been, or another one after *since*."""
+    shown, schedule = job.get("nextFireAt"), job["schedule"]
+    if str(schedule).startswith("P"):  # a duration; from when it counts is not shown
+        period = parse_duration(schedule, "schedule")
+        return since + MOMENT if shown is None else datetime.fromisoformat(shown) - period
+    fields = {name: job[name] for name in _FIELDS if name in job}
+    when = WhenDocument.model_validate_json(json.dumps(fields), by_alias=True, by_name=False)
+    return next_instant(when.schedule_from(since), since)
