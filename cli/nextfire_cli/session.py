@@ -110,9 +110,9 @@ class Session:
         self.err.print(Text(escaped(text, keep="\n")))
 
     def say_if_more(self, limit: int, *, more: bool) -> None:
-        """Print that a listing has *more* than *limit* items, on stderr."""
+        """Print that a listing may have *more* than *limit* items, on stderr."""
         if more:
-            self.say(f"There are more than {limit}: raise --limit.")
+            self.say(f"There may be more than {limit}: raise --limit.")
 
     def warn(self, text: str) -> None:
         """Print the warning *text* on stderr, unless this call printed it before."""

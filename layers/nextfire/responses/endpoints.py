@@ -74,7 +74,7 @@ def _items(page: Page[Endpoint], now: datetime) -> list[ApiResponse]:
 class EndpointPage(ApiResponse):
     """Endpoints that failed or changed in the last 30 days, are paused or have a limit, ordered by
     pool and destination. A page may hold fewer items than `limit`: if `cursor` is present, there
-    are more.
+    may be more.
     """
 
     # of(page, now)

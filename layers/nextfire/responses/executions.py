@@ -247,8 +247,8 @@ class FreshnessResponse(ApiResponse):
 
 
 class ExecutionPage(ApiResponse):
-    """Executions. A page may hold fewer items than `limit`: if `cursor` is present, there are
-    more.
+    """Executions. A page may hold fewer items than `limit`: if `cursor` is present, there may
+    be more.
     """
 
     items: list[ExecutionResponse] = field(schema=list[ExecutionResponse | UnreadableExecution])

@@ -140,7 +140,7 @@ def _job_items(page: Page[Job], now: datetime) -> list[ApiResponse]:
 
 class JobPage(ApiResponse):
     """Jobs, ordered by id. A page may hold fewer items than `limit`, or none, although more
-    follow: if `cursor` is present, there are more.
+    follow: if `cursor` is present, there may be more.
     """
 
     items: list[JobResponse] = field(_job_items, schema=list[JobResponse | UnreadableJob])

@@ -85,7 +85,7 @@ def _items(page: Page[ApiKey], now: datetime) -> list[ApiResponse]:
 
 class KeyPage(ApiResponse):
     """API keys, ordered by id, including expired and revoked keys. If `cursor` is present, there
-    are more.
+    may be more.
     """
 
     # of(page, now)

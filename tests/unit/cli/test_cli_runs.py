@@ -67,7 +67,7 @@ def test_runs_of_jobs_with_labels_are_searched_in_large_pages(call: Call, api: A
     asked = {"label": "team:etl,env:prod", "limit": "100"}
     assert api.queries == [asked, asked | {"cursor": "a."}]
     assert len(json.loads(result.stdout)["items"]) == 2
-    assert "There are more than 2" in result.stderr
+    assert "There may be more than 2: raise --limit." in result.stderr
 
 
 def test_spans_are_relative_to_now(call: Call, api: Api) -> None:
@@ -121,7 +121,7 @@ def test_the_slowest_of_all_runs_come_first(call: Call, api: Api) -> None:
 
     assert result.exit_code == 0, result.output
     assert result.stdout.split() == [f"{ID}2", f"{ID}3"]
-    assert "There are more than 2" in result.stderr
+    assert "There may be more than 2: raise --limit." in result.stderr
     hangs = RUN | {"state": "RUNNING", "startedAt": "2020-05-24T10:00:00Z"}
     api.routes["GET /v1/executions"] = [{"items": [took(2, 60), hangs]}]
     first = call("runs", "list", "--slowest", "--limit", "1", "-o", "name").stdout
