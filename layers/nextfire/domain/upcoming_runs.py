@@ -43,7 +43,7 @@ def _of_version(owner: Job, after: datetime, until: datetime | None) -> Iterator
         return
     found = islice(occurrences(owner.schedule, start), owner.left_after(start))
     entries = ((each, owned(owner.fire_entry(each.at, 1), until)) for each in found)
-    due_at = max(start, owner.resumed_at or start)
+    due_at = start
     for (occurrence, entry), (_, successor) in pairwise(chain(entries, [(None, None)])):
         if occurrence is None or entry is None:
             return
