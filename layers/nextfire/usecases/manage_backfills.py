@@ -167,7 +167,7 @@ class ManageBackfills:
         unsent = self._unsent.of(job.key, job.uid, now)
         if unsent is None:
             raise ConflictError(
-                "It is unknown what the job's schedule has sent: the dispatcher is behind",
+                "It is unknown what the job's schedule has sent: the watcher is behind",
                 "Try again in a moment, or end before the job was created, at"
                 f" {isoformat(job.created_at)}.",
             )
