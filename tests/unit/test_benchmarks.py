@@ -178,7 +178,7 @@ def test_every_benchmark_can_be_measured_and_starts_the_stack_that_it_says(name:
     module = vars(import_module(f"benchmarks.{name}"))
 
     emulated = bool(module.keys() & {"running_stack", "measure_paused"})
-    embedded = "EmbeddedStack" in module
+    embedded = bool(module.keys() & {"EmbeddedStack", "embedded_stack"})
     assert callable(module["measure"])
     assert BENCHMARKS[name].stack == _STACKS[emulated, embedded]
 
