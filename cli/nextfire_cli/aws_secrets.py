@@ -90,9 +90,8 @@ class AccountSecrets:
         return sorted(each.removeprefix(self._place) for each in names)
 
     def _name(self, reference: Reference) -> str:
-        if isinstance(reference, ParameterReference):
-            return f"/{self._place}{reference.parameter}"
-        return self._place + reference.secret
+        slash = "/" if isinstance(reference, ParameterReference) else ""
+        return f"{slash}{self._place}{reference.name}"
 
     def _secrets(self) -> Any:  # noqa: ANN401 — boto3's
         return self._session.client("secretsmanager", endpoint_url=self._endpoint)

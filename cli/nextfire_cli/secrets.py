@@ -71,7 +71,7 @@ def put(
     """
     caller = session.of(context)
     reference = _reference(name, parameter=parameter)
-    noun = "parameter" if parameter else "secret"
+    noun = reference.noun
     stack = caller.stack()
     if stack is None:
         raise CliError(_NO_STACK, _on_aws(name, pool, noun))
@@ -132,7 +132,7 @@ def delete(
     """
     caller = session.of(context)
     reference = _reference(name, parameter=parameter)
-    noun = "parameter" if parameter else "secret"
+    noun = reference.noun
     stack = caller.stack()
     if stack is not None:
         _check_pool(stack, pool)
