@@ -179,19 +179,7 @@ class SystemClock:
         time.sleep(duration.total_seconds())
 
 
-def transact(client: DynamoDBClient, writes: list[Any], what: str) -> Item | None:
-    """Commit *writes* in one transaction, as `transact_all`.
-
-    Only the first write has a condition; it requests the old item if the condition fails.
-
-    Returns:
-        None if committed; else the item that failed the condition, empty if no item exists.
-    """
-    refused = transact_all(client, writes, what)
-    return None if refused is None else refused[1]
-
-
-def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[int, Item] | None:
+def transact(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[int, Item] | None:
     """Commit *writes* in one transaction. A Put alone is a PutItem, which takes half the units. If
     the client repeats it after a lost response, the item that fails its condition is its own.
 

@@ -60,30 +60,24 @@ class DynamoDbControlStore:
         return None if item is None else decode_lease(item)
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
-        request: dict[str, Any] = {
-            "TableName": self._table,
-            "Item": _lease_key(group) | encode_lease(to),
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
         if was is None:
-            request["ConditionExpression"] = "attribute_not_exists(id)"
+            condition = _unchanged({}, LEASE)
         elif isinstance(was, BrokenLease):
-            request |= _unchanged(was.raw, LEASE)
+            condition = _unchanged(was.raw, LEASE)
         else:
-            request["ConditionExpression"] = "epoch = :epoch AND beat = :beat"
-            request["ExpressionAttributeValues"] = to_item({":epoch": was.epoch, ":beat": was.beat})
-        with conditional("replace lease") as write:
-            self._client.put_item(**request)
+            condition = {
+                "ConditionExpression": "epoch = :epoch AND beat = :beat",
+                "ExpressionAttributeValues": to_item({":epoch": was.epoch, ":beat": was.beat}),
+            }
+        found = self._put("replace lease", _lease_key(group) | encode_lease(to), condition)
         # The SDK may have sent the request twice: then the first one succeeded.
-        return write.made or (bool(write.found) and decode_lease(write.found) == to)
+        return found is None or (bool(found) and decode_lease(found) == to)
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
         items = self._read_cursors(range(shards))
         decoded = {shard: decode_cursor(item) for shard, item in items.items()}
         for shard, cursor in cursors_to_set(decoded, shards, minute).items():
-            absent = {"ConditionExpression": "attribute_not_exists(id)"}
-            same = _unchanged(items[shard], CURSOR) if shard in items else absent
-            self._set_cursor(shard, cursor, 0, same)
+            self._set_cursor(shard, cursor, 0, _unchanged(items.get(shard, {}), CURSOR))
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
         decoded = {shard: decode_cursor(i) for shard, i in self._read_cursors(shards).items()}
@@ -159,15 +153,8 @@ class DynamoDbControlStore:
         """Start the count of *minute* at *granted*, replacing the item *stored*. False if it has
         changed.
         """
-        condition = (
-            _unchanged(stored, TAKEN)
-            if stored
-            else {"ConditionExpression": "attribute_not_exists(id)"}
-        )
         item = key | encode_taken(TakenRuns(minute, granted))
-        with conditional("take runs") as write:
-            self._client.put_item(TableName=self._table, Item=item, **condition)
-        return write.made
+        return self._put("take runs", item, _unchanged(stored, TAKEN)) is None
 
     def audit(self, part: int | None = None) -> Audit | None:
         key = encode_id(audit_id(part))
@@ -175,20 +162,11 @@ class DynamoDbControlStore:
         return None if item is None else decode_audit(item)
 
     def replace_audit(self, was: Audit | None, to: Audit, part: int | None = None) -> bool:
-        request: dict[str, Any] = {
-            "TableName": self._table,
-            "Item": encode_id(audit_id(part)) | encode_audit(to),
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
-        if was is None:
-            request["ConditionExpression"] = "attribute_not_exists(id)"
-        else:
-            raw = was.raw if isinstance(was, BrokenAudit) else encode_audit(was)
-            request |= _unchanged(raw, AUDIT)
-        with conditional("replace audit") as write:
-            self._client.put_item(**request)
+        item = encode_id(audit_id(part)) | encode_audit(to)
+        raw = was.raw if isinstance(was, BrokenAudit) else encode_audit(was) if was else {}
+        found = self._put("replace audit", item, _unchanged(raw, AUDIT))
         # The SDK may have sent the request twice: then the first one succeeded.
-        return write.made or write.found == request["Item"]
+        return found is None or found == item
 
     def _read_cursors(self, shards: Collection[int]) -> dict[int, Item]:
         by_id = {_cursor_key(shard)["id"]["S"]: shard for shard in shards}
@@ -201,9 +179,18 @@ class DynamoDbControlStore:
         self, shard: int, minute: datetime, epoch: int, condition: Mapping[str, Any]
     ) -> bool:
         item = _cursor_key(shard) | encode_cursor(Cursor(minute, epoch))
-        with conditional("set cursor") as write:
-            self._client.put_item(TableName=self._table, Item=item, **condition)
-        return write.made
+        return self._put("set cursor", item, condition) is None
+
+    def _put(self, what: str, item: Item, condition: Mapping[str, Any]) -> Item | None:
+        """Store *item*. Returns None, or the item that fails the condition."""
+        with conditional(what) as write:
+            self._client.put_item(
+                TableName=self._table,
+                Item=item,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                **condition,
+            )
+        return None if write.made else write.found
 
 
 def _lease_key(group: int) -> Item:
@@ -219,9 +206,12 @@ def _taken_key(tenant: str) -> Item:
 
 
 def _unchanged(item: Item, fields: Iterable[Field[Any]]) -> dict[str, Any]:
-    """The condition that *fields* of the stored item are still those of *item*.
+    """The condition that *fields* of the stored item are still those of *item*; that no item
+    exists if *item* is empty.
 
     A valid item differs from a broken one in at least one of the fields, so it is not overwritten.
     If several watchers see the same broken item, only the first one repairs it.
     """
+    if not item:
+        return {"ConditionExpression": "attribute_not_exists(id)"}
     return unchanged(fields, item, "attribute_exists(id)")

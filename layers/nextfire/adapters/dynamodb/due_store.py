@@ -95,32 +95,16 @@ class DynamoDbDueStore:
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         slots = [Slot(entry.bucket(now, self._shards), entry.sort_key) for entry in entries]
         # Two entries with the same key are one entry. DynamoDB rejects a batch with duplicate keys.
-        items = {s: encode_entry(e, s) for e, s in zip(entries, slots, strict=True)}
-        stored = set(
-            self._write(
-                {slot: {"PutRequest": {"Item": item}} for slot, item in items.items()},
-                single=lambda slot: self._client.put_item(TableName=self._table, Item=items[slot]),
-            )
-        )
+        stored = self._write({s: _put(e, s) for e, s in zip(entries, slots, strict=True)})
         return {entry for entry, slot in zip(entries, slots, strict=True) if slot in stored}
 
     def mark_held(self, entries: Collection[StoredEntry]) -> None:
-        items = {
-            each.slot: encode_entry(replace(each.entry, held=True), each.slot) for each in entries
-        }
         self._write(
-            {slot: {"PutRequest": {"Item": item}} for slot, item in items.items()},
-            single=lambda slot: self._client.put_item(TableName=self._table, Item=items[slot]),
+            {each.slot: _put(replace(each.entry, held=True), each.slot) for each in entries}
         )
 
     def delete(self, slots: Collection[Slot]) -> set[Slot]:
-        deleted = self._write(
-            {slot: {"DeleteRequest": {"Key": encode_key(slot)}} for slot in slots},
-            single=lambda slot: self._client.delete_item(
-                TableName=self._table, Key=encode_key(slot)
-            ),
-        )
-        return {*deleted}
+        return self._write({slot: {"DeleteRequest": {"Key": encode_key(slot)}} for slot in slots})
 
     def keep(self, entry: BrokenEntry, now: datetime) -> None:
         item: Item = dict(entry.raw) if isinstance(entry.raw, Mapping) else {}
@@ -147,12 +131,19 @@ class DynamoDbDueStore:
                 TableName=self._table, Key=encode_key(entry.slot), **unchanged(ENTRY, raw)
             )
 
-    def _write(self, requests: Mapping[Slot, Any], single: Any) -> list[Slot]:
+    def _write(self, requests: Mapping[Slot, Any]) -> set[Slot]:
         """Write *requests* in concurrent batches. Returns the slots that were written."""
+
+        def one(slot: Slot) -> None:
+            request = requests[slot]
+            if "PutRequest" in request:
+                self._client.put_item(TableName=self._table, **request["PutRequest"])
+            else:
+                self._client.delete_item(TableName=self._table, **request["DeleteRequest"])
 
         def batch(slots: list[Slot]) -> list[Slot]:
             if len(slots) == 1:
-                return one_by_one(slots, single)
+                return one_by_one(slots, one)
             try:
                 answer = self._client.batch_write_item(
                     RequestItems={self._table: [requests[slot] for slot in slots]}
@@ -163,14 +154,18 @@ class DynamoDbDueStore:
                 if is_transient(error):
                     return []  # more requests would only add load
                 # The whole batch was rejected, maybe for one bad entry. Each write is idempotent.
-                return one_by_one(slots, single)
+                return one_by_one(slots, one)
             left = {
                 _slot_of(request) for request in answer["UnprocessedItems"].get(self._table, [])
             }
             return [slot for slot in slots if slot not in left]
 
         written = concurrently(self._executor, batch, chunks([*requests], WRITE_LIMIT))
-        return [slot for slots in written for slot in slots]
+        return {slot for slots in written for slot in slots}
+
+
+def _put(entry: DueEntry, slot: Slot) -> dict[str, Any]:
+    return {"PutRequest": {"Item": encode_entry(entry, slot)}}
 
 
 def _quarantine_key(slot: Slot) -> str:
