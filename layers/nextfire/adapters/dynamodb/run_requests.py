@@ -73,8 +73,8 @@ class RunRequests:
     def _write_with_entry(
         self, write: dict[str, Any], entry: DueEntry, now: datetime, what: str
     ) -> Item | None:
-        """Make *write* and store *entry*, both or none. Returns None, or the item that fails the
-        condition of *write*, empty if there is none.
+        """Make *write* and store *entry*, both or none. Returns None if both are stored; else the
+        item that fails the condition of *write*, empty if no item exists.
         """
         due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
         refused = transact(self._client, [write, {"Put": due}], what)
