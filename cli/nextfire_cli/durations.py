@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 import typer
@@ -18,6 +19,11 @@ _SPAN = re.compile(
 )
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}")
 _ZERO = re.compile(r"P(?=.*0)(?:0+[WD])*(?:T(?:0+(?:\.0+)?[HMS])+)?")
+
+
+def present() -> datetime:
+    """Return the time."""
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def moment(text: str, flag: str, now: datetime) -> str:

@@ -25,7 +25,7 @@ from nextfire.domain.watchers import WatcherState
 from nextfire_cli import render, session
 from nextfire_cli.disk import write_time
 from nextfire_cli.documents import Document, first
-from nextfire_cli.errors import CliError
+from nextfire_cli.errors import reported
 from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
 
@@ -121,13 +121,10 @@ def _activity(data: Path, tenant: str) -> Activity:
     from nextfire.adapters.files.stack_folder import DATABASE
     from nextfire.adapters.sqlite.activity import read_activity
     from nextfire.adapters.sqlite.database import Database
-    from nextfire.domain.errors import NextfireError
 
     now = datetime.now(UTC)  # noqa: TID251 — compared with what the stack wrote on this machine
-    try:
+    with reported():
         return read_activity(Database(data / DATABASE, as_is=True), tenant, now)
-    except NextfireError as error:
-        raise CliError(str(error)) from error
 
 
 def _document(activity: Activity) -> Document:
