@@ -19,6 +19,7 @@ from nextfire.adapters.dynamodb.control_items import (
     Cursor,
     TakenRuns,
     audit_id,
+    cursor_id,
     decode_audit,
     decode_cursor,
     decode_lease,
@@ -28,6 +29,8 @@ from nextfire.adapters.dynamodb.control_items import (
     encode_id,
     encode_lease,
     encode_taken,
+    lease_id,
+    taken_id,
 )
 from nextfire.adapters.dynamodb.fields import Field, unchanged
 from nextfire.adapters.dynamodb.items import Item, to_item
@@ -55,7 +58,7 @@ class DynamoDbControlStore:
         self._table = table
 
     def lease(self, group: int, *, consistent: bool = False) -> Lease | None:
-        key = _lease_key(group)
+        key = encode_id(lease_id(group))
         item = read_one(self._client, self._table, key, "read lease", consistent=consistent)
         return None if item is None else decode_lease(item)
 
@@ -69,7 +72,7 @@ class DynamoDbControlStore:
                 "ConditionExpression": "epoch = :epoch AND beat = :beat",
                 "ExpressionAttributeValues": to_item({":epoch": was.epoch, ":beat": was.beat}),
             }
-        found = self._put("replace lease", _lease_key(group) | encode_lease(to), condition)
+        found = self._put("replace lease", encode_id(lease_id(group)) | encode_lease(to), condition)
         # The SDK may have sent the request twice: then the first one succeeded.
         return found is None or (bool(found) and decode_lease(found) == to)
 
@@ -97,7 +100,7 @@ class DynamoDbControlStore:
         return self._set_cursor(shard, minute, epoch, condition)
 
     def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
-        key = _taken_key(tenant)
+        key = encode_id(taken_id(tenant))
         granted = min(wanted, most)
         for _ in range(_TRIES):
             if granted <= 0:
@@ -115,9 +118,8 @@ class DynamoDbControlStore:
         )
 
     def taken_runs(self, tenant: str, minute: datetime) -> int:
-        item = read_one(
-            self._client, self._table, _taken_key(tenant), "read taken runs", consistent=True
-        )
+        key = encode_id(taken_id(tenant))
+        item = read_one(self._client, self._table, key, "read taken runs", consistent=True)
         return decode_taken(item or {}, minute) or 0
 
     def _add_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
@@ -169,8 +171,8 @@ class DynamoDbControlStore:
         return found is None or found == item
 
     def _read_cursors(self, shards: Collection[int]) -> dict[int, Item]:
-        by_id = {_cursor_key(shard)["id"]["S"]: shard for shard in shards}
-        keys = [_cursor_key(shard) for shard in by_id.values()]
+        by_id = {cursor_id(shard): shard for shard in shards}
+        keys = [*map(encode_id, by_id)]
         request = {"ConsistentRead": True}
         items = read_all(self._client, self._table, keys, request, "read cursors")
         return {by_id[item["id"]["S"]]: dict(item) for item in items}
@@ -178,7 +180,7 @@ class DynamoDbControlStore:
     def _set_cursor(
         self, shard: int, minute: datetime, epoch: int, condition: Mapping[str, Any]
     ) -> bool:
-        item = _cursor_key(shard) | encode_cursor(Cursor(minute, epoch))
+        item = encode_id(cursor_id(shard)) | encode_cursor(Cursor(minute, epoch))
         return self._put("set cursor", item, condition) is None
 
     def _put(self, what: str, item: Item, condition: Mapping[str, Any]) -> Item | None:
@@ -191,18 +193,6 @@ class DynamoDbControlStore:
                 **condition,
             )
         return None if write.made else write.found
-
-
-def _lease_key(group: int) -> Item:
-    return encode_id(f"lease#{group}")
-
-
-def _cursor_key(shard: int) -> Item:
-    return encode_id(f"cursor#{shard}")
-
-
-def _taken_key(tenant: str) -> Item:
-    return encode_id(f"runs#{tenant}")
 
 
 def _unchanged(item: Item, fields: Iterable[Field[Any]]) -> dict[str, Any]:
