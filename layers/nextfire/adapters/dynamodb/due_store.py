@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.clients import chunks, concurrently, one_by_one
-from nextfire.adapters.aws.errors import conditional, is_transient, refused, translated, unanswered
+from nextfire.adapters.aws.clients import chunks, concurrently, in_batch, one_by_one
+from nextfire.adapters.aws.errors import conditional, translated
 from nextfire.adapters.dynamodb.batch_reads import read_all
 from nextfire.adapters.dynamodb.batch_retries import WRITE_LIMIT
 from nextfire.adapters.dynamodb.due_items import (
@@ -142,25 +142,18 @@ class DynamoDbDueStore:
                 self._client.delete_item(TableName=self._table, **request["DeleteRequest"])
 
         def batch(slots: list[Slot]) -> list[Slot]:
-            if len(slots) == 1:
-                return one_by_one(slots, one)
-            try:
-                answer = self._client.batch_write_item(
-                    RequestItems={self._table: [requests[slot] for slot in slots]}
-                )
-            except unanswered():
-                return []
-            except refused() as error:
-                if is_transient(error):
-                    return []  # more requests would only add load
-                # The whole batch was rejected, maybe for one bad entry. Each write is idempotent.
-                return one_by_one(slots, one)
+            answer = self._client.batch_write_item(
+                RequestItems={self._table: [requests[slot] for slot in slots]}
+            )
             left = {
                 _slot_of(request) for request in answer["UnprocessedItems"].get(self._table, [])
             }
             return [slot for slot in slots if slot not in left]
 
-        written = concurrently(self._executor, batch, chunks([*requests], WRITE_LIMIT))
+        def write(slots: list[Slot]) -> list[Slot]:
+            return one_by_one(slots, one) if len(slots) == 1 else in_batch(slots, batch, one)
+
+        written = concurrently(self._executor, write, chunks([*requests], WRITE_LIMIT))
         return {slot for slots in written for slot in slots}
 
 
