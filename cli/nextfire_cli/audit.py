@@ -9,10 +9,9 @@ import typer
 from rich.text import Text
 
 from nextfire.domain.chain import START, Batch, BrokenChainError, Event, Verified, verify
-from nextfire.domain.instants import parse_instant
 from nextfire_cli import session
 from nextfire_cli.deployed_stack import account_of
-from nextfire_cli.durations import moment, present
+from nextfire_cli.durations import in_utc, moment, present
 from nextfire_cli.errors import CliError
 from nextfire_cli.render.tables import table
 from nextfire_cli.session import Session
@@ -140,9 +139,7 @@ def _verified(
 
 
 def _instant(since: str | None) -> datetime | None:
-    if since is None:
-        return None
-    return parse_instant(moment(since, "--since", present()))
+    return None if since is None else in_utc(moment(since, "--since", present()))
 
 
 def _broken(error: BrokenChainError) -> CliError:

@@ -9,14 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from nextfire import Client
-from nextfire.domain.instants import isoformat
 from nextfire.domain.occurrences import ENDED_STATES, JobState
 from nextfire.domain.run import RunState
 from nextfire.responses.executions import ExecutionPage
 from nextfire_cli import render, session, waiting
 from nextfire_cli.completing_ids import job_ids
 from nextfire_cli.documents import Document, first
-from nextfire_cli.durations import moment, present
+from nextfire_cli.durations import in_utc, moment, present
 from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.job_files import listed_labels
 from nextfire_cli.pool_hints import say_if_unknown
@@ -185,7 +184,9 @@ def _list_some(
         span = "last 24 h" if asked["to"] is None else "24 h before --until"
         caller.say(f"Only the {span} were searched: --since 7d looks further back.")
     begins_at = freshness.get("overview", {}).get("beginsAt")
-    if begins_at is not None and begins_at > (asked["from_"] or isoformat(now - _DAY)):
+    until = in_utc(asked["to"]) if asked["to"] else now
+    since = in_utc(asked["from_"]) if asked["from_"] else until - _DAY
+    if begins_at is not None and in_utc(begins_at) > since:
         caller.say(
             f"Runs that have not changed since {begins_at} may be missing: the overview of runs"
             f" began then. {INCOMPLETE}"
