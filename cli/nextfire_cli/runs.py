@@ -255,7 +255,6 @@ def logs(
     """
     caller = session.of(context)
     client = waiting.client_of(caller, follows=follow)
-    out = caller.out
     items: list[Document] = []
     number = None
     for read in client.log(execution_id, attempt=attempt, follow=follow):
@@ -269,8 +268,8 @@ def logs(
                 caller.say(f"Attempt {line['attempt']}")
             number = line["attempt"]
             view = render.log_line(line, timestamps=timestamps)
-            if out.is_terminal:
-                out.print(view, soft_wrap=True)
+            if caller.out.is_terminal:
+                caller.out.print(view, soft_wrap=True)
             else:
                 typer.echo(view.plain)  # keeps tabs
     if caller.for_programs and not follow:
