@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks, concurrently, in_batch, one_by_one
 from nextfire.adapters.aws.errors import conditional, translated
-from nextfire.adapters.dynamodb.batch_reads import read_all
+from nextfire.adapters.dynamodb.batch_reads import query_pages, read_all
 from nextfire.adapters.dynamodb.batch_retries import WRITE_LIMIT
 from nextfire.adapters.dynamodb.due_items import (
     ENTRY,
@@ -74,13 +74,8 @@ class DynamoDbDueStore:
             request["ExclusiveStartKey"] = encode_key(after)
         if page is not None:
             request["Limit"] = page
-        while True:
-            with translated("read due entries"):
-                answer = self._client.query(**request)
-            yield from map(decode_entry, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                return
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        for items in query_pages(self._client, request, "read due entries"):
+            yield from map(decode_entry, items)
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
         keys = [encode_key(slot) for slot in dict.fromkeys(slots)]

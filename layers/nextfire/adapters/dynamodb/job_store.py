@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import transact
 from nextfire.adapters.aws.errors import TransactionConflictError, conditional, translated
-from nextfire.adapters.dynamodb.batch_reads import read_batches, read_one, throttled
+from nextfire.adapters.dynamodb.batch_reads import query_pages, read_batches, read_one, throttled
 from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.items import Item, to_item
@@ -138,18 +138,17 @@ class DynamoDbJobStore(JobScan):
             "KeyConditionExpression": "tenant = :tenant",
             "ExpressionAttributeValues": to_item({":tenant": tenant}),
             "ProjectionExpression": "job_id",
+            "Limit": limit,
         }
         if after is not None:
             request["KeyConditionExpression"] += " AND job_id > :after"
             request["ExpressionAttributeValues"] |= to_item({":after": after})
         found: list[str] = []
-        while len(found) < limit:
-            with translated("list job ids"):
-                answer = self._client.query(**request, Limit=limit - len(found))
-            found += [item["job_id"]["S"] for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
+        for items in query_pages(self._client, request, "list job ids"):
+            found += [item["job_id"]["S"] for item in items]
+            if len(found) >= limit:
                 break
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            request["Limit"] = limit - len(found)
         return found
 
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
