@@ -22,13 +22,7 @@ _WAIT_FOR_TURN = 3  # seconds
 
 _TO_BE_DELETED = "InvalidRequestException"
 """The secret is scheduled for deletion."""
-_ABSENT = frozenset(
-    {
-        "ResourceNotFoundException",
-        _TO_BE_DELETED,
-        "ParameterNotFound",
-    }
-)
+_ABSENT = {"ResourceNotFoundException", _TO_BE_DELETED, "ParameterNotFound"}
 _REFUSED = {
     "AccessDeniedException": "this pool may not read it",
     "DecryptionFailure": "this pool may not decrypt it",
