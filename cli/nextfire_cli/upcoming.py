@@ -1,8 +1,7 @@
 """The command `nextfire jobs upcoming`: the next occurrences of a job, or of all jobs."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Annotated
 
@@ -13,9 +12,9 @@ from nextfire.client.errors import NotFound
 from nextfire.domain.occurrences import JobState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document
-from nextfire_cli.durations import ahead
+from nextfire_cli.durations import ahead, present
 from nextfire_cli.job_control import OneJob
-from nextfire_cli.job_files import read_listed_labels
+from nextfire_cli.job_files import listed_labels
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import OfJobs
 
@@ -65,10 +64,10 @@ def upcoming(
       nextfire jobs upcoming --until 12h --count 30 --label team=etl
       nextfire jobs upcoming job_a93f2 --count 3 --json
     """
-    now = datetime.fromtimestamp(time.time(), UTC)
+    now = present()
     end = None if until is None else ahead(until, "--until", now)
     wanted = count or (_FEW if end is None else MOST)
-    labels = [":".join(pair) for pair in read_listed_labels(label or ()).items()]
+    labels = listed_labels(label)
     if labels and job_id is not None:
         raise typer.BadParameter("not with JOB_ID: it selects jobs", param_hint="--label")
     caller = session.of(context)
@@ -90,7 +89,7 @@ def upcoming(
 
 
 def _of_all(
-    caller: Session, client: Client, end: datetime | None, wanted: int, labels: list[str]
+    caller: Session, client: Client, end: datetime | None, wanted: int, labels: list[str] | None
 ) -> tuple[list[Document], bool]:
     """The first *wanted* occurrences of all jobs until *end*, and whether there may be more.
 
@@ -108,14 +107,12 @@ def _of_all(
     return items[:wanted], len(items) >= wanted or len(jobs) > wanted
 
 
-def _active(caller: Session, client: Client, labels: list[str]) -> list[Document]:
+def _active(caller: Session, client: Client, labels: list[str] | None) -> list[Document]:
     """The ACTIVE jobs with all *labels* that have a next occurrence."""
     found: list[Document] = []
     cursor = None
     for _ in range(PAGES):
-        page = client.list_jobs(
-            state=JobState.ACTIVE, label=labels or None, limit=_PAGE, cursor=cursor
-        )
+        page = client.list_jobs(state=JobState.ACTIVE, label=labels, limit=_PAGE, cursor=cursor)
         found += [job.document for job in page.items if job.document.get("nextFireAt")]
         cursor = page.cursor
         if not cursor:

@@ -28,7 +28,7 @@ from benchmarks.figures import (
 from benchmarks.report import Result
 from benchmarks.side_by_side import Figures
 from nextfire.wiring import execution
-from nextfire_cli.local import LocalStack
+from nextfire_cli.local.stack import LocalStack
 from tests.builders import NOON
 
 FOLDER = Path(str(benchmarks.__file__)).parent
