@@ -12,7 +12,7 @@ from typing import Literal
 
 from benchmarks.report import show
 from benchmarks.stack import STRICT
-from nextfire_cli.local import LocalStackError
+from nextfire_cli.local.state import LocalStackError
 
 StackKind = Literal["emulated", "embedded", "both", "none"]
 

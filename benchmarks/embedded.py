@@ -107,8 +107,8 @@ def state_folder(prefix: str = "bench-embedded-") -> Iterator[Path]:
 
 @contextmanager
 def embedded_stack(prefix: str = "bench-embedded-") -> Iterator[tuple[Path, EmbeddedInfo, Client]]:
-    """A folder that scripts may enter, an embedded stack, and its client. The stack is in a folder
-    of its own: its scripts do not see into that one.
+    """A folder that scripts may enter, an embedded stack, and its client. The folder of the stack is
+    below it: scripts cannot read that one.
     """
     with (
         state_folder(prefix) as state,

@@ -32,9 +32,10 @@ from nextfire.domain.places import tenant_place
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import ManageJobs
-from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes, ProcessRecord, interrupts_raised
+from nextfire_cli.local.stack import LocalStack
+from nextfire_cli.local.stack_info import StackInfo
 
 ROOT = Path(__file__).resolve().parents[1]
 POOL = "default"

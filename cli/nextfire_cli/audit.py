@@ -1,23 +1,21 @@
 """The commands of `nextfire audit`: the audit chain, listed and verified."""
 
 import re
-import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from nextfire.domain.chain import START, Batch, BrokenChainError, Event, Verified, verify
-from nextfire.domain.instants import parse_instant
 from nextfire_cli import session
 from nextfire_cli.deployed_stack import account_of
-from nextfire_cli.durations import moment
+from nextfire_cli.durations import in_utc, moment, present
 from nextfire_cli.errors import CliError
 from nextfire_cli.render.tables import table
 from nextfire_cli.session import Session
-from nextfire_cli.shared_options import PAST, PAST_FORMS, STACK
+from nextfire_cli.shared_options import PAST, PAST_FORMS, STACK, Stack
 
 if TYPE_CHECKING:
     from nextfire_cli.audit_bucket import AuditBucket
@@ -29,13 +27,6 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _EXAMPLE = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 
 _SINCE = f"Events recorded at or after this: {PAST_FORMS}."
-Stack = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help=f"The CloudFormation stack. [dim]Default: the local stack, else {STACK}[/]",
-    ),
-]
 
 
 @app.command("verify")
@@ -148,9 +139,7 @@ def _verified(
 
 
 def _instant(since: str | None) -> datetime | None:
-    if since is None:
-        return None
-    return parse_instant(moment(since, "--since", datetime.fromtimestamp(time.time(), UTC)))
+    return None if since is None else in_utc(moment(since, "--since", present()))
 
 
 def _broken(error: BrokenChainError) -> CliError:
@@ -162,7 +151,7 @@ def _broken(error: BrokenChainError) -> CliError:
 
 
 def _bucket(caller: Session, stack: str | None) -> "AuditBucket":
-    account = caller.account() if stack is None else account_of(caller, stack)
+    account = account_of(caller, stack)
     if account.region is None:
         raise CliError(
             "No local stack is up here, and no AWS region is given.",

@@ -24,7 +24,6 @@ from botocore.session import Session as BotocoreSession
 
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.client.signing import REGIONS, Signature, callers_session, session_of, signature
-from nextfire.domain.keys import ApiKey
 from nextfire_cli.audit_bucket import AuditBucket
 from nextfire_cli.aws_errors import explained
 from nextfire_cli.aws_secrets import AccountSecrets
@@ -63,24 +62,6 @@ class Letter:
     failure: str
     sent_at: datetime
     receipt: str
-
-
-class AsDeployer(DynamoDbKeyStore):
-    """The API keys of the stack, written with AWS credentials."""
-
-    def create(self, key: ApiKey) -> bool:
-        """As in the store.
-
-        Raises:
-            CliError: AWS refused.
-        """
-        try:
-            return super().create(key)
-        except ClientError as error:
-            raise CliError(
-                f"The key cannot be stored: {error}.",
-                "Your credentials need dynamodb:PutItem on the stack's table of keys.",
-            ) from error
 
 
 class DeadLetterQueue:
@@ -241,10 +222,10 @@ class Account:
             ) from error
         return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
 
-    def key_store(self, table: str) -> "AsDeployer":
+    def key_store(self, table: str) -> DynamoDbKeyStore:
         """The API keys in *table*."""
         client = self._session.client("dynamodb", endpoint_url=self._endpoint)
-        return AsDeployer(client, table=table)
+        return DynamoDbKeyStore(client, table=table)
 
     def secrets(self, *, pool: str, tenant: str) -> AccountSecrets:
         """The secrets and parameters of *tenant* for jobs of *pool*."""

@@ -8,7 +8,6 @@ from botocore.exceptions import ClientError
 from nextfire.domain.places import tenant_place
 from nextfire.domain.references import ParameterReference, Reference
 from nextfire_cli.aws_errors import explained
-from nextfire_cli.errors import CliError
 
 _ABSENT = {"ResourceNotFoundException", "ParameterNotFound"}
 _STORING = (
@@ -70,19 +69,18 @@ class AccountSecrets:
         False if it does not exist.
         """
         name = self._name(reference)
-        try:
-            with explained(f"{name} cannot be deleted", _DELETING):
+        with explained(f"{name} cannot be deleted", _DELETING):
+            try:
                 if isinstance(reference, ParameterReference):
                     self._parameters().delete_parameter(Name=name)
                 elif recoverable:
                     self._secrets().delete_secret(SecretId=name)
                 else:
                     self._secrets().delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
-        except CliError as error:
-            cause = error.__cause__
-            if isinstance(cause, ClientError) and cause.response["Error"]["Code"] in _ABSENT:
-                return False
-            raise
+            except ClientError as error:
+                if error.response["Error"]["Code"] in _ABSENT:
+                    return False
+                raise
         return True
 
     def _own(self, names: list[str]) -> list[str]:
@@ -90,9 +88,8 @@ class AccountSecrets:
         return sorted(each.removeprefix(self._place) for each in names)
 
     def _name(self, reference: Reference) -> str:
-        if isinstance(reference, ParameterReference):
-            return f"/{self._place}{reference.parameter}"
-        return self._place + reference.secret
+        slash = "/" if isinstance(reference, ParameterReference) else ""
+        return f"{slash}{self._place}{reference.name}"
 
     def _secrets(self) -> Any:  # noqa: ANN401 — boto3's
         return self._session.client("secretsmanager", endpoint_url=self._endpoint)

@@ -12,9 +12,8 @@ import typer
 from rich.text import Text
 
 from nextfire.client.folder import FOLDER
-from nextfire.domain.errors import NextfireError
 from nextfire_cli import session
-from nextfire_cli.errors import CliError
+from nextfire_cli.errors import CliError, reported
 
 
 def backup(
@@ -77,14 +76,10 @@ def restore(
     """
     from nextfire.adapters.files.stack_folder import DATABASE
     from nextfire.adapters.sqlite.backup import restore as restore_into
-    from nextfire_cli.local.state import LocalStackError, locked
+    from nextfire_cli.local.state import locked
 
     data = _data()
-    try:
-        lock = locked(data.parent)
-    except LocalStackError as error:
-        raise CliError(str(error)) from error
-    with lock, _reported("restore", file):
+    with locked(data.parent), _reported("restore", file):
         restore_into(file, data, database=DATABASE)
     caller = session.of(context)
     caller.show({"folder": str(data)}, Text(f"Restored to {data}. Start it with `nextfire up`."))
@@ -101,9 +96,8 @@ def _data() -> Path:
 def _reported(what: str, file: Path) -> Iterator[None]:
     """Report errors while doing *what* with *file*."""
     try:
-        yield
-    except NextfireError as error:
-        raise CliError(str(error)) from error
+        with reported():
+            yield
     except OSError as error:
         raise CliError(
             f"Cannot {what} {error.filename or file}: {error.strerror}.",

@@ -9,15 +9,17 @@ if TYPE_CHECKING:
     from nextfire_cli.aws import Account
 
 
-def account_of(caller: Session, stack: str) -> "Account":
+def account_of(caller: Session, stack: str | None) -> "Account":
     """The account of *stack*, a stack on AWS: with the credentials and the region of the caller,
-    never those of a local stack, which may have the same name.
+    never those of a local stack, which may have the same name. None: the account of the API.
 
     Raises:
         CliError: The profile does not exist, or no region is given.
     """
     from nextfire_cli.aws import Account  # noqa: PLC0415 — boto3 takes a second
 
+    if stack is None:
+        return caller.account()
     account = Account.of_caller(caller.profile, caller.region)
     if account.region is None:
         here = "\nFor the emulator of this folder, leave out --stack."

@@ -3,11 +3,9 @@
 # Imported on first use: boto3 takes a second.
 
 import contextlib
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,11 +22,12 @@ from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.deployed_stack import account_of
 from nextfire_cli.documents import Document
-from nextfire_cli.durations import moment
+from nextfire_cli.durations import moment, present
 from nextfire_cli.errors import ApiError, CliError, MissingError
 from nextfire_cli.progress import progress
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import PAST, PAST_FORMS, STACK, Limit, Reason, Yes
+from nextfire_cli.stack_outputs import pascal
 
 if TYPE_CHECKING:
     from nextfire_cli.aws import DeadLetterQueue, Letter
@@ -80,18 +79,14 @@ def list_(
     queue = _queue(caller, pool, stack, queue_url)
     held: dict[str, Letter] = {}
     with progress(caller, "messages", queue.count()[0]) as tell, _shown_again(queue, held):
-        while len(held) < limit:
-            letters = [each for each in queue.receive() if each.message_id not in held]
-            if not letters:
-                break
-            held |= {each.message_id: each for each in letters}
+        while len(held) < limit and _received(queue, held):
             tell(len(held))
     items = sorted(map(_document, held.values()), key=lambda item: str(item["sentAt"]))
     caller.show({"items": items[:limit]}, render.letters(items[:limit]))
     total = queue.count()[0]
-    if len(held) >= limit and total > limit:
-        caller.say(f"There are more than {limit}: raise --limit.")
-    elif total > len(held):
+    more = len(held) >= limit and total > limit
+    caller.say_if_more(limit, more=more)
+    if not more and total > len(held):
         caller.say(f"About {counted(total - len(held), 'more message')} not shown: {_HIDDEN}")
 
 
@@ -128,7 +123,7 @@ def redrive(
     named = stack is not None or queue_url is not None
     queue = None if not named and _is_embedded(caller) else _queue(caller, pool, stack, queue_url)
     tenant = caller.tenant()
-    first = moment(since, "--since (--from)", datetime.fromtimestamp(time.time(), UTC))
+    first = moment(since, "--since (--from)", present())
     done, left = _Redriven(has_queue=queue is not None), 0
     try:
         with progress(caller, "executions", None) as tell:
@@ -177,9 +172,8 @@ def purge(
     deleted: set[str] = set()
     held: dict[str, Letter] = {}
     with progress(caller, "messages", total) as tell, _shown_again(queue, held):
-        while letters := [each for each in queue.receive() if each.message_id not in held]:
+        while letters := _received(queue, held):
             old = [each for each in letters if each.sent_at <= until]
-            held |= {each.message_id: each for each in letters}
             now_gone = queue.delete(old)
             deleted |= now_gone
             for message_id in now_gone:
@@ -238,8 +232,7 @@ def _clearing(
     held: dict[str, Letter] = {}
     looked_at = 0
     with _shown_again(queue, held), ThreadPoolExecutor(_SIDE_BY_SIDE) as executor:
-        while letters := [each for each in queue.receive() if each.message_id not in held]:
-            held |= {each.message_id: each for each in letters}
+        while letters := _received(queue, held):
             reasons = executor.map(lambda letter: _stays(client, letter, tenant), letters)
             stay = dict(zip(letters, reasons, strict=True))
             deleted = queue.delete(letter for letter, why in stay.items() if why is None)
@@ -297,6 +290,13 @@ def _document(letter: "Letter") -> Document:
     }
 
 
+def _received(queue: "DeadLetterQueue", held: dict[str, "Letter"]) -> list["Letter"]:
+    """Receive messages that are not in *held*, and add them."""
+    letters = [each for each in queue.receive() if each.message_id not in held]
+    held |= {each.message_id: each for each in letters}
+    return letters
+
+
 @contextlib.contextmanager
 def _shown_again(queue: "DeadLetterQueue", held: dict[str, "Letter"]) -> Iterator[None]:
     """At the end, make the messages in *held* visible again."""
@@ -340,7 +340,7 @@ def _queue(
             for key, url in account.outputs(stack or STACK).items()
             if key.startswith("DlqUrl")
         }
-        pool = "".join(part.capitalize() for part in pool.split("-"))
+        pool = pascal(pool)
     if pool not in urls:
         raise MissingError(
             f"The stack has no pool {pool!r}.", f"Its pools: {', '.join(sorted(urls)) or 'none'}."

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 import typer
@@ -18,6 +19,11 @@ _SPAN = re.compile(
 )
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}")
 _ZERO = re.compile(r"P(?=.*0)(?:0+[WD])*(?:T(?:0+(?:\.0+)?[HMS])+)?")
+
+
+def present() -> datetime:
+    """Return the time."""
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def moment(text: str, flag: str, now: datetime) -> str:
@@ -43,6 +49,12 @@ def moment(text: str, flag: str, now: datetime) -> str:
         ) from error
 
 
+def in_utc(instant: str) -> datetime:
+    """Return *instant*, in UTC if it has no offset, as the API reads it."""
+    found = datetime.fromisoformat(instant)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
 def ahead(text: str, flag: str, now: datetime) -> datetime:
     """Return the instant *text* (without an offset: in UTC), the next time of day ``08:00`` in UTC
     after *now*, or the instant that long after *now*: ``12h``, ``P2D``.
@@ -55,8 +67,7 @@ def ahead(text: str, flag: str, now: datetime) -> datetime:
             today = _today_at(text, now)
             return today if today > now else today + timedelta(days=1)
         with contextlib.suppress(ValueError):
-            found = datetime.fromisoformat(text)
-            return found if found.tzinfo else found.replace(tzinfo=UTC)
+            return in_utc(text)
         return now + parse_duration(_iso_8601(text), flag)
     except (InvalidInputError, OverflowError, ValueError) as error:
         raise typer.BadParameter(

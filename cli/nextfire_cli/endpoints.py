@@ -14,7 +14,7 @@ from nextfire_cli.documents import Document, first
 from nextfire_cli.endpoint_test import EndpointTest, attempt_of, job_of
 from nextfire_cli.flags import CALL_FLAGS
 from nextfire_cli.options import takes
-from nextfire_cli.shared_options import Limit, Reason
+from nextfire_cli.shared_options import Limit, OfPool, Reason
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -41,7 +41,7 @@ Pool = Annotated[str, typer.Option(help="The pool whose jobs call it.")]
 @app.command("list")
 def list_(
     context: typer.Context,
-    pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
+    pool: OfPool = None,
     limit: Limit = 100,
 ) -> None:
     """List the endpoints that failed or changed in the last 30 days, are paused or have a limit.

@@ -1,9 +1,12 @@
 """Errors of the command: those of the client, and their exit codes. `main` prints them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 
 from nextfire.client import ApiError, ClientError, UnreachableError
 from nextfire.client.errors import InvalidValueError, MissingError, problem_document
+from nextfire.domain.errors import NextfireError
 
 CliError = ClientError
 """A problem and its remedy."""
@@ -47,4 +50,13 @@ def exit_code(error: BaseException | None) -> int:
     return FAILED
 
 
-__all__ = ["ApiError", "CliError", "MissingError", "exit_code", "problem_document"]
+@contextmanager
+def reported(kind: type[CliError] = CliError) -> Iterator[None]:
+    """Raise errors of the domain as *kind*."""
+    try:
+        yield
+    except NextfireError as error:
+        raise kind(str(error)) from error
+
+
+__all__ = ["ApiError", "CliError", "MissingError", "exit_code", "problem_document", "reported"]

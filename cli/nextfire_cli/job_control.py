@@ -1,8 +1,6 @@
 """The commands of `nextfire jobs` that pause, resume, skip and cancel."""
 
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
 
@@ -15,7 +13,7 @@ from nextfire_cli import render, session, waiting
 from nextfire_cli.completing_ids import job_ids
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import Document
-from nextfire_cli.durations import ahead
+from nextfire_cli.durations import ahead, present
 from nextfire_cli.errors import CliError
 from nextfire_cli.job_files import read_labels
 from nextfire_cli.session import Session
@@ -78,7 +76,7 @@ def pause(
     """
     caller = session.of(context)
     if until is not None:
-        until = isoformat(ahead(until, "--until", datetime.fromtimestamp(time.time(), UTC)))
+        until = isoformat(ahead(until, "--until", present()))
     if _is_one(job_id, label, every=every):
         job = caller.client().pause_job(str(job_id), reason=reason, until=until).document
         if job.get("pauseReason") != reason:

@@ -15,7 +15,7 @@ SEVERAL = "For several jobs use nextfire apply (a pipeline) or nextfire jobs cre
 
 def read_job(file: str) -> Document:
     """Return the job document in *file*, JSON or YAML; ``-``: standard input."""
-    document = _read_any(file, "--file")
+    document = _read_any(file)
     if isinstance(document, list):
         raise typer.BadParameter(f"{file} is a list. {SEVERAL}", param_hint="--file")
     if not isinstance(document, dict):
@@ -29,7 +29,7 @@ def read_job(file: str) -> Document:
 
 def read_jobs(file: str) -> list[Document]:
     """Return the job documents in *file*, JSON or YAML: a list, or an object with a list `jobs`."""
-    found = _read_any(file, "--file")
+    found = _read_any(file)
     jobs = found.get("jobs") if isinstance(found, dict) else found
     if not isinstance(jobs, list) or not jobs:
         problem = f"{file} has no list of jobs. For one job use nextfire jobs create"
@@ -70,6 +70,13 @@ def read_labels(pairs: Sequence[str], flag: str = "--label") -> dict[str, str]:
     return labels
 
 
+def listed_labels(pairs: Sequence[str] | None) -> list[str] | None:
+    """Return the labels *pairs* of a listing as the API takes them, each ``key:value``; None
+    without any. Raises as `read_listed_labels`.
+    """
+    return [f"{key}:{value}" for key, value in read_listed_labels(pairs or ()).items()] or None
+
+
 def read_listed_labels(pairs: Sequence[str]) -> dict[str, str]:
     """Return the labels *pairs* of a listing, which the API takes as ``key:value,key:value``.
 
@@ -83,17 +90,13 @@ def read_listed_labels(pairs: Sequence[str]) -> dict[str, str]:
     return labels
 
 
-def read_documents(file: str, flag: str) -> list[object]:
-    """Return the documents in *file*, JSON or YAML; ``-``: standard input.
-
-    Raises:
-        typer.BadParameter: *file* cannot be read. *flag*: names it in the message.
-    """
+def read_documents(file: str) -> list[object]:
+    """Return the documents in *file*, JSON or YAML; ``-``: standard input."""
     import yaml  # noqa: PLC0415 — slow to import, and seldom needed
 
     from nextfire_cli.yaml_text import read_yaml  # noqa: PLC0415 — imports it
 
-    text = _read(file, flag)
+    text = _read(file, "--file")
     try:
         # YAML does not allow tabs, which JSON may be indented with.
         is_json = text.lstrip().startswith(("{", "["))
@@ -104,7 +107,7 @@ def read_documents(file: str, flag: str) -> list[object]:
     except (ValueError, TypeError, yaml.YAMLError) as error:
         why = str(error).replace('"<unicode string>"', file)  # PyYAML's name of a text
         raise typer.BadParameter(
-            f"{file} is neither JSON nor YAML: {why}", param_hint=flag
+            f"{file} is neither JSON nor YAML: {why}", param_hint="--file"
         ) from error
 
 
@@ -132,11 +135,11 @@ def _object(pairs: list[tuple[str, object]]) -> Document:
     return found
 
 
-def _read_any(file: str, flag: str) -> object:
-    documents = read_documents(file, flag)
+def _read_any(file: str) -> object:
+    documents = read_documents(file)
     if len(documents) > 1:
         problem = f"{file} contains {len(documents)} documents instead of one"
-        raise typer.BadParameter(problem, param_hint=flag)
+        raise typer.BadParameter(problem, param_hint="--file")
     return documents[0] if documents else None
 
 

@@ -1,7 +1,5 @@
 """The commands of `nextfire jobs` that start runs: `run` and `backfill`."""
 
-import time
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,7 +9,7 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session, waiting
 from nextfire_cli.documents import Document
-from nextfire_cli.durations import moment
+from nextfire_cli.durations import moment, present
 from nextfire_cli.job_control import JobId
 from nextfire_cli.job_files import read_payload
 from nextfire_cli.shared_options import PAST, PAST_FORMS, Reason
@@ -107,7 +105,7 @@ def backfill(
         raise typer.BadParameter(
             "say from when: an instant, or a time ago such as 7d", param_hint="--from"
         )
-    now = datetime.fromtimestamp(time.time(), UTC)
+    now = present()
     asked = client.begin_backfill(
         job_id,
         from_=moment(from_, "--from", now),

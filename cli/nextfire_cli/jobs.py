@@ -14,7 +14,7 @@ from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.flags import WHEN
 from nextfire_cli.job_batches import batches
 from nextfire_cli.job_control import JobId, delete, drain, pause, resume, skip_next
-from nextfire_cli.job_files import SEVERAL, read_jobs, read_listed_labels
+from nextfire_cli.job_files import SEVERAL, listed_labels, read_jobs
 from nextfire_cli.job_runs import backfill, run
 from nextfire_cli.missing_scripts import Strict, checked_scripts
 from nextfire_cli.options import takes
@@ -139,26 +139,24 @@ def list_(
       nextfire jobs list --name nightly --all
       nextfire jobs list -o wide
     """
-    labels = read_listed_labels(label or ())
+    labels = listed_labels(label)
     caller = session.of(context)
-    pairs = [":".join(pair) for pair in labels.items()]
     hidden = set() if every or state else ENDED_STATES
-    found = caller.client().jobs(state=state, label=pairs or None, name=name)
+    found = caller.client().jobs(state=state, label=labels, name=name)
     items: list[Document] = []
-    not_shown = more = 0
+    not_shown, more = 0, False
     for job in found:
         if job.document.get("state") in hidden:
             not_shown += 1
         elif len(items) == limit:
-            more = 1
+            more = True
             break
         else:
             items.append(job.document)
     narrowed = bool(labels or name or state)
     caller.show({"items": items}, render.jobs(items, wide=caller.wide, narrowed=narrowed))
-    if more:
-        caller.say(f"There are more than {limit}: raise --limit.")
-    elif not_shown:
+    caller.say_if_more(limit, more=more)
+    if not_shown and not more:
         caller.say(f"{counted(not_shown, 'finished job')} not listed: --all lists them too.")
 
 

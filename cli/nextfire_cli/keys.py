@@ -22,7 +22,7 @@ from nextfire_cli import render, session
 from nextfire_cli.deployed_stack import account_of
 from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import whole_seconds
-from nextfire_cli.errors import CliError
+from nextfire_cli.errors import CliError, reported
 from nextfire_cli.job_files import read_labels
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import STACK, Limit
@@ -225,6 +225,7 @@ def _first(
 ) -> tuple[Document, str]:
     """Store a key in the table. Return it as the API would, and the URL of the API."""
     from nextfire.usecases.manage_keys import ManageKeys, new_key_id
+    from nextfire_cli.aws_errors import explained
 
     account = _account(caller, stack)
     outputs = account.outputs(stack or STACK)
@@ -236,20 +237,20 @@ def _first(
     now = datetime.now(UTC)  # noqa: TID251 — the table has no clock
     local = caller.stack() if stack is None else None
     manage = ManageKeys(account.key_store(outputs["KeysTable"]))
-    try:
-        made = manage.create(
-            tenant or account.tenant(),
-            key_id=new_key_id(),
-            name=name,
-            scopes=scopes,
-            now=now,
-            life=timedelta(seconds=seconds),
-            restriction=restricted,
-        )
-    except InvalidInputError as error:
-        raise InvalidValueError(str(error)) from error
-    except NextfireError as error:
-        raise CliError(str(error)) from error
+    remedy = "Your credentials need dynamodb:PutItem on the stack's table of keys."
+    with reported(), explained("The key cannot be stored", remedy):
+        try:
+            made = manage.create(
+                tenant or account.tenant(),
+                key_id=new_key_id(),
+                name=name,
+                scopes=scopes,
+                now=now,
+                life=timedelta(seconds=seconds),
+                restriction=restricted,
+            )
+        except InvalidInputError as error:
+            raise InvalidValueError(str(error)) from error
     if not isinstance(made, Minted):  # the random id is in use
         raise CliError("The key was not created.", "Try again.")
     document = {
@@ -266,14 +267,12 @@ def _first(
 
 
 def _account(caller: Session, stack: str | None) -> "Account":
-    if stack is not None:
-        return account_of(caller, stack)
-    if caller.stack() is None:
+    if stack is None and caller.stack() is None:
         raise CliError(
             "No local stack is up here.",
             f"Start one with `nextfire up`, or name a deployed one: --stack {STACK}.",
         )
-    return caller.account()
+    return account_of(caller, stack)
 
 
 def _hand_over(

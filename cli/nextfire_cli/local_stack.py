@@ -51,7 +51,6 @@ def up(
       nextfire up --emulator --strict
     """
     from nextfire_cli.local.processes import InterruptedBySignal
-    from nextfire_cli.local.state import LocalStackError
 
     caller = session.of(context)
     if strict and not emulator:
@@ -60,18 +59,15 @@ def up(
             "Try: nextfire up --emulator --strict",
         )
     stack = _local_stack(emulator=emulator, strict=strict)
-    try:
-        with stack.running(caller.say, workers=workers) as info:
-            caller.show({"endpoint": info.endpoint}, Text(f"nextfire is up: {info.endpoint}"))
-            caller.say("Ctrl-C stops it. In another terminal: nextfire jobs create --help")
-            with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
-                while stack.status() is not None or stack.restart_workers(caller.say):
-                    stack.renew_key()
-                    time.sleep(1)
-                raise _ended(stack.deaths(), emulator=emulator)
-            caller.say(_STOPPING + (_SAVING if emulator else ""))
-    except LocalStackError as error:
-        raise CliError(str(error)) from error
+    with stack.running(caller.say, workers=workers) as info:
+        caller.show({"endpoint": info.endpoint}, Text(f"nextfire is up: {info.endpoint}"))
+        caller.say("Ctrl-C stops it. In another terminal: nextfire jobs create --help")
+        with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
+            while stack.status() is not None or stack.restart_workers(caller.say):
+                stack.renew_key()
+                time.sleep(1)
+            raise _ended(stack.deaths(), emulator=emulator)
+        caller.say(_STOPPING + (_SAVING if emulator else ""))
     caller.say("Stopped. Jobs, runs and scripts are kept; `nextfire down` removes them.")
 
 
@@ -110,7 +106,7 @@ def down(
     """
     from nextfire_cli.local.embedded import EmbeddedStack
     from nextfire_cli.local.stack import LocalStack
-    from nextfire_cli.local.state import LocalStackError, has_stack
+    from nextfire_cli.local.state import has_stack
 
     root = session.local_root()
     if not has_stack(root / FOLDER):
@@ -118,11 +114,8 @@ def down(
         return
     what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
     confirm(session.of(context), what, yes=yes)
-    try:
-        EmbeddedStack(root / FOLDER).remove()
-        LocalStack(root).remove()
-    except LocalStackError as error:
-        raise CliError(str(error)) from error
+    EmbeddedStack(root / FOLDER).remove()
+    LocalStack(root).remove()
     session.of(context).say(f"The local stack of {root} is stopped and removed.")
 
 
@@ -141,7 +134,6 @@ def demo(
     """
     from nextfire_cli import demo as play
     from nextfire_cli.local.processes import interrupts_raised
-    from nextfire_cli.local.state import LocalStackError
 
     caller = replace(session.of(context), endpoint=None, quiet=True)
     root = session.local_root()
@@ -160,10 +152,7 @@ def demo(
             caller.client().push_script(play.HANDLER, play.script())
             display.tell("script", f"uploaded examples/{play.HANDLER}.py", done=True)
             done = play.Demo(caller.client(), display).play()
-    except (LocalStackError, CliError) as error:
-        problem, remedy = (
-            (error.problem, error.remedy) if isinstance(error, CliError) else (str(error), "")
-        )
+    except CliError as error:
         logs = f"The logs of the local stack are in {root}/.nextfire/logs."
-        raise CliError(problem, f"{remedy}\n{logs}".strip()) from error
+        raise CliError(error.problem, f"{error.remedy}\n{logs}".strip()) from error
     caller.show({"runs": done}, play.report(done))

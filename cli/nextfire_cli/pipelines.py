@@ -153,7 +153,7 @@ def read_files(files: list[str]) -> list[Pipeline]:
     wrong: dict[str, list[Fault]] = {}
     for file in files:
         source = "standard input" if file == "-" else file
-        documents = [each for each in read_documents(file, "--file") if each not in (None, [])]
+        documents = [each for each in read_documents(file) if each not in (None, [])]
         if not documents:
             wrong[source] = [_EMPTY]
         for each in documents:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -11,7 +11,7 @@ from nextfire_cli import session
 from nextfire_cli.deployed_stack import account_of
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
-from nextfire_cli.shared_options import STACK
+from nextfire_cli.shared_options import STACK, Stack
 
 INCOMPLETE = "Add the older ones: nextfire runs reindex"
 """What to do if an overview has a `beginsAt`."""
@@ -19,16 +19,7 @@ _WAITS = (5, 10, 20, 40, 60, 60, 60, 60, 60)
 """Seconds before a call is repeated that failed after others: six minutes."""
 
 
-def reindex(
-    context: typer.Context,
-    stack: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"The CloudFormation stack. [dim]Default: the local stack, else {STACK}[/]",
-        ),
-    ] = None,
-) -> None:
+def reindex(context: typer.Context, stack: Stack = None) -> None:
     """Rebuild the overview, from which `nextfire runs list` and `status` find runs across jobs.
 
     Reads the records of all runs and adds those that are missing, for example because they are from
@@ -39,7 +30,7 @@ def reindex(
       nextfire runs reindex --stack Nextfire
     """
     caller = session.of(context)
-    account = caller.account() if stack is None else account_of(caller, stack)
+    account = account_of(caller, stack)
     function = account.outputs(stack or STACK).get("ProjectorFunction")
     if function is None:
         raise CliError(

@@ -1,6 +1,7 @@
 """The command `nextfire runs tree`."""
 
 import time
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -12,7 +13,6 @@ from nextfire_cli.shared_options import ExecutionId
 
 _POLL = 1.0
 """Seconds between two requests."""
-_UNDER_WAY = {"PENDING", "RUNNING"}
 _HANDED_OVER = {"SUCCEEDED", "DEAD"}
 """A child of such a run gets a record within seconds. One that a watcher skipped has no children,
 and a cancelled one may be handed over much later."""
@@ -34,17 +34,16 @@ def tree(
     caller = session.of(context)
     client = waiting.client_of(caller, follows=follow)
     found = client.get_chain(execution_id).document
-    if follow and not caller.for_programs and caller.out.is_terminal:
-        with Live(render.run_tree(found), console=caller.out, auto_refresh=False) as live:
-            while _is_under_way(found):
-                time.sleep(_POLL)
-                found = client.get_chain(execution_id).document
+    shown = follow and not caller.for_programs and caller.out.is_terminal
+    live = Live(render.run_tree(found), console=caller.out, auto_refresh=False) if shown else None
+    with live or nullcontext():
+        while follow and _is_under_way(found):
+            time.sleep(_POLL)
+            found = client.get_chain(execution_id).document
+            if live:
                 live.update(render.run_tree(found), refresh=True)
-        return
-    while follow and _is_under_way(found):
-        time.sleep(_POLL)
-        found = client.get_chain(execution_id).document
-    caller.show(found, render.run_tree(found))
+    if not live:
+        caller.show(found, render.run_tree(found))
 
 
 def _is_under_way(found: Document) -> bool:
@@ -56,4 +55,4 @@ def _is_under_way(found: Document) -> bool:
         if all(states.get(parent) not in {"WAITING", None} for parent in each["after"])
         and each["after"]
     )
-    return handed or bool({*states.values()} & _UNDER_WAY)
+    return handed or bool({*states.values()} & waiting.UNDER_WAY)

@@ -2,23 +2,22 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from nextfire import Client
-from nextfire.domain.instants import isoformat
 from nextfire.domain.occurrences import ENDED_STATES, JobState
 from nextfire.domain.run import RunState
 from nextfire.responses.executions import ExecutionPage
 from nextfire_cli import render, session, waiting
 from nextfire_cli.completing_ids import job_ids
 from nextfire_cli.documents import Document, first
-from nextfire_cli.durations import moment
+from nextfire_cli.durations import in_utc, moment, present
 from nextfire_cli.flag_kinds import completing, one_of
-from nextfire_cli.job_files import read_listed_labels
+from nextfire_cli.job_files import listed_labels
 from nextfire_cli.pool_hints import say_if_unknown
 from nextfire_cli.progress import progress
 from nextfire_cli.run_cancel import cancel
@@ -26,7 +25,7 @@ from nextfire_cli.run_redrive import redrive
 from nextfire_cli.run_reindex import INCOMPLETE, reindex
 from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
-from nextfire_cli.shared_options import PAST, PAST_FORMS, ExecutionId, Limit, Reason
+from nextfire_cli.shared_options import PAST, PAST_FORMS, ExecutionId, Limit, OfPool, Reason
 from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome, took
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -39,8 +38,6 @@ _MOST = 100
 _MOST_SORTED = 10_000
 """Maximum number of runs that are sorted by duration."""
 _OF_ATTEMPTS = {"FAILED": "FAILED is the outcome of an attempt: use DEAD."}
-_SPAN = {"--from": "--since (--from)", "--to": "--until (--to)"}
-"""The flags that take a time, as messages name them."""
 
 
 @app.command("list")
@@ -87,7 +84,7 @@ def list_(
             help="Scheduled before this. [dim]Default: now[/]",
         ),
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
+    pool: OfPool = None,
     label: Annotated[
         list[str] | None,
         typer.Option(
@@ -118,9 +115,8 @@ def list_(
     """
     caller = session.of(context)
     client = waiting.client_of(caller, follows=follow)
-    labels = ",".join(":".join(pair) for pair in read_listed_labels(label or ()).items())
-    wanted = {"--state": state, "--from": since, "--to": until, "--pool": pool}
-    wanted["--label"] = labels or None
+    labels = listed_labels(label)
+    wanted = {"--state": state, "--from": since, "--to": until, "--pool": pool, "--label": labels}
     given = [flag for flag, value in wanted.items() if value is not None]
     given += ["--slowest"] * slowest
     if follow and job_id is None:
@@ -128,15 +124,25 @@ def list_(
     if follow and given:
         raise typer.BadParameter("not with --follow", param_hint=given)
     if given or job_id is None:
-        _list_some(caller, wanted, job_id, limit, slowest=slowest)
-        return
-    if not follow:
+        now = present()
+        asked = {
+            "state": state,
+            "from_": moment(since, "--since (--from)", now) if since else since,
+            "to": moment(until, "--until (--to)", now) if until else until,
+            "pool": pool,
+            "label": labels,
+        }
+        _list_some(caller, job_id, asked, now, limit, slowest=slowest)
+    elif follow:
+        _follow(caller, client, job_id, limit)
+    else:
         items, more = first(limit, partial(client.list_executions, job_id))
         job = None if items or caller.for_programs else client.get_job(job_id).document
         caller.show({"items": items}, render.executions(items, job, wide=caller.wide))
         caller.say_if_more(limit, more=more)
-        return
 
+
+def _follow(caller: Session, client: Client, job_id: str, limit: int) -> None:
     def tell(job: Document) -> None:
         if job["state"] == JobState.PAUSED:
             caller.say(
@@ -152,26 +158,46 @@ def list_(
 
 def _list_some(
     caller: Session,
-    wanted: Mapping[str, str | None],
     job_id: str | None,
+    asked: Mapping[str, Any],
+    now: datetime,
     limit: int,
     *,
     slowest: bool,
 ) -> None:
-    now = datetime.fromtimestamp(time.time(), UTC)
-    asked = {
-        flag.removeprefix("--"): moment(text, _SPAN[flag], now) if text and flag in _SPAN else text
-        for flag, text in wanted.items()
-    }
-    ask = partial(
-        caller.client().list_all_executions,
-        job_id=job_id,
-        state=asked["state"],
-        pool=asked["pool"],
-        label=asked["label"],
-        from_=asked["from"],
-        to=asked["to"],
-    )
+    """List the runs of the job, None: of all jobs, that *asked* narrows down."""
+    items, more, freshness = _find(caller, job_id, asked, _MOST_SORTED if slowest else limit)
+    if slowest:
+        if more:
+            caller.say(f"Only {_MOST_SORTED:,} runs were looked at: narrow --since and --until.")
+        items.sort(key=partial(took, now=now), reverse=True)
+    items, more = items[:limit], more or len(items) > limit
+    if job_id is None and asked["state"] == RunState.DEAD and not slowest:
+        view = render.dead(items)
+    else:
+        view = render.executions(items, wide=caller.wide, narrowed=any(asked.values()))
+    caller.show({"items": items} | freshness, view)
+    caller.say_if_more(limit, more=more)
+    if not items:
+        say_if_unknown(caller, asked["pool"])
+    if not items and asked["from_"] is None:
+        span = "last 24 h" if asked["to"] is None else "24 h before --until"
+        caller.say(f"Only the {span} were searched: --since 7d looks further back.")
+    begins_at = freshness.get("overview", {}).get("beginsAt")
+    until = in_utc(asked["to"]) if asked["to"] else now
+    since = in_utc(asked["from_"]) if asked["from_"] else until - _DAY
+    if begins_at is not None and in_utc(begins_at) > since:
+        caller.say(
+            f"Runs that have not changed since {begins_at} may be missing: the overview of runs"
+            f" began then. {INCOMPLETE}"
+        )
+
+
+def _find(
+    caller: Session, job_id: str | None, asked: Mapping[str, Any], most: int
+) -> tuple[list[Document], bool, Document]:
+    """The first *most* of these runs, whether there are more, and the state of the overview."""
+    ask = partial(caller.client().list_all_executions, job_id=job_id, **asked)
     freshness: Document = {}
 
     def find(**page: Any) -> ExecutionPage:  # noqa: ANN401 — as given
@@ -181,31 +207,9 @@ def _list_some(
         tell.add(len(found.items))
         return found
 
-    most = _MOST_SORTED if slowest else limit
     with progress(caller, "executions", None, shown=most > _MOST) as tell:
         items, more = first(most, find)
-    if slowest:
-        if more:
-            caller.say(f"Only {_MOST_SORTED:,} runs were looked at: narrow --since and --until.")
-        items.sort(key=partial(took, now=now), reverse=True)
-    items, more = items[:limit], more or len(items) > limit
-    died = job_id is None and wanted["--state"] == RunState.DEAD and not slowest
-    narrowed = any(wanted.values())
-    runs = render.executions(items, wide=caller.wide, narrowed=narrowed)
-    view = render.dead(items) if died else runs
-    caller.show({"items": items} | freshness, view)
-    caller.say_if_more(limit, more=more)
-    if not items:
-        say_if_unknown(caller, asked["pool"])
-    if not items and asked["from"] is None:
-        span = "last 24 h" if asked["to"] is None else "24 h before --until"
-        caller.say(f"Only the {span} were searched: --since 7d looks further back.")
-    begins_at = freshness.get("overview", {}).get("beginsAt")
-    if begins_at is not None and begins_at > (asked["from"] or isoformat(now - _DAY)):
-        caller.say(
-            f"Runs that have not changed since {begins_at} may be missing: the overview of runs"
-            f" began then. {INCOMPLETE}"
-        )
+    return items, more, freshness
 
 
 @app.command()
@@ -251,7 +255,6 @@ def logs(
     """
     caller = session.of(context)
     client = waiting.client_of(caller, follows=follow)
-    out = caller.out
     items: list[Document] = []
     number = None
     for read in client.log(execution_id, attempt=attempt, follow=follow):
@@ -265,8 +268,8 @@ def logs(
                 caller.say(f"Attempt {line['attempt']}")
             number = line["attempt"]
             view = render.log_line(line, timestamps=timestamps)
-            if out.is_terminal:
-                out.print(view, soft_wrap=True)
+            if caller.out.is_terminal:
+                caller.out.print(view, soft_wrap=True)
             else:
                 typer.echo(view.plain)  # keeps tabs
     if caller.for_programs and not follow:

@@ -15,15 +15,15 @@ import typer
 from pydantic import ValidationError
 from rich.text import Text
 
-from nextfire.domain.errors import InvalidInputError, NextfireError
+from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.script import MAX_SCRIPT_BYTES, check_no_ending, script_name, split_url
 from nextfire.domain.target import Target
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import first
-from nextfire_cli.errors import CliError, MissingError
+from nextfire_cli.errors import CliError, MissingError, reported
 from nextfire_cli.pool_hints import say_if_unknown
-from nextfire_cli.shared_options import Limit, Yes
+from nextfire_cli.shared_options import Limit, OfPool, Yes
 
 _SCRIPT, _ARCHIVE = ".py", ".zip"
 _MAIN = "__main__.py"
@@ -152,7 +152,7 @@ def lock(
 @app.command("list")
 def list_(
     context: typer.Context,
-    pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
+    pool: OfPool = None,
     limit: Limit = 100,
 ) -> None:
     """List the uploaded scripts.
@@ -220,11 +220,9 @@ def delete(
         from nextfire.adapters.files.script_versions import ScriptVersions
         from nextfire.adapters.files.stack_folder import SCRIPTS
 
-        try:
+        with reported():
             versions = ScriptVersions(stack.key_file.parent / SCRIPTS)
             versions.delete(script["url"].removeprefix("s3://"))
-        except NextfireError as error:
-            raise CliError(str(error)) from error
     else:
         caller.account().delete_object(*split_url(script["url"]))
     caller.show({"handler": handler, "pool": pool}, Text(f"Deleted script {handler}."))

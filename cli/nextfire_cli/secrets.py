@@ -4,8 +4,6 @@
 # ruff: noqa: PLC0415
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,12 +12,11 @@ from pydantic import ValidationError
 from rich.text import Text
 
 from nextfire.client import access
-from nextfire.domain.errors import NextfireError
 from nextfire.domain.places import tenant_place
 from nextfire.domain.references import ParameterReference, Reference, SecretReference
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm, in_terminal
-from nextfire_cli.errors import CliError, MissingError
+from nextfire_cli.errors import CliError, MissingError, reported
 from nextfire_cli.shared_options import Yes
 
 if TYPE_CHECKING:
@@ -71,14 +68,14 @@ def put(
     """
     caller = session.of(context)
     reference = _reference(name, parameter=parameter)
-    noun = "parameter" if parameter else "secret"
+    noun = reference.noun
     stack = caller.stack()
     if stack is None:
         raise CliError(_NO_STACK, _on_aws(name, pool, noun))
     _check_pool(stack, pool)
     value = _value(file, noun)
     if stack.kind == "embedded":
-        with _translated():
+        with reported():
             where = str(_files(stack, pool).store(stack.account_id, reference, value))
     else:
         where = caller.account().secrets(pool=pool, tenant=stack.account_id).store(reference, value)
@@ -103,7 +100,7 @@ def list_(context: typer.Context, pool: Pool = "default") -> None:
     if stack is not None:
         _check_pool(stack, pool)
     if stack is not None and stack.kind == "embedded":
-        with _translated():
+        with reported():
             names = _files(stack, pool).names(stack.account_id)
     else:
         names = _of_account(caller, pool).names()
@@ -132,13 +129,13 @@ def delete(
     """
     caller = session.of(context)
     reference = _reference(name, parameter=parameter)
-    noun = "parameter" if parameter else "secret"
+    noun = reference.noun
     stack = caller.stack()
     if stack is not None:
         _check_pool(stack, pool)
     confirm(caller, f"Delete the {noun} {name} of the pool {pool}?", yes=yes)
     if stack is not None and stack.kind == "embedded":
-        with _translated():
+        with reported():
             existed = _files(stack, pool).delete(stack.account_id, reference)
     else:
         existed = _of_account(caller, pool).delete(reference, recoverable=stack is None)
@@ -211,11 +208,3 @@ def _files(stack: "EmbeddedInfo", pool: str) -> "FileSecrets":
     from nextfire.adapters.files.stack_folder import SECRETS
 
     return FileSecrets(stack.key_file.parent / SECRETS, pool=pool)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except NextfireError as error:
-        raise CliError(str(error)) from error

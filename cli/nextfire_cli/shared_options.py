@@ -20,7 +20,15 @@ Reason = Annotated[
 PAST = "INSTANT|HH:MM|SPAN"
 """Metavar of an option that takes a time in the past; `durations.moment` reads it."""
 PAST_FORMS = "an instant, the last HH:MM (UTC), or a time ago: 30m, 12h, 2d"
+Stack = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"The CloudFormation stack. [dim]Default: the local stack, else {STACK}[/]",
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
+OfPool = Annotated[str | None, typer.Option(help="Of one pool.")]
 OfJobs = Annotated[
     list[str] | None,
     typer.Option(

@@ -25,7 +25,7 @@ from nextfire.domain.watchers import WatcherState
 from nextfire_cli import render, session
 from nextfire_cli.disk import write_time
 from nextfire_cli.documents import Document, first
-from nextfire_cli.errors import CliError
+from nextfire_cli.errors import reported
 from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
 
@@ -121,13 +121,10 @@ def _activity(data: Path, tenant: str) -> Activity:
     from nextfire.adapters.files.stack_folder import DATABASE
     from nextfire.adapters.sqlite.activity import read_activity
     from nextfire.adapters.sqlite.database import Database
-    from nextfire.domain.errors import NextfireError
 
     now = datetime.now(UTC)  # noqa: TID251 — compared with what the stack wrote on this machine
-    try:
+    with reported():
         return read_activity(Database(data / DATABASE, as_is=True), tenant, now)
-    except NextfireError as error:
-        raise CliError(str(error)) from error
 
 
 def _document(activity: Activity) -> Document:
@@ -155,16 +152,13 @@ def _overview(caller: Session, within: float | None = None) -> Document:
         found = caller.client(within).get_overview(minutes=RECENT // MINUTE).document
     except ApiError:
         return {}
-    minutes = found.get("minutes")
-    if minutes is None:
-        return {}  # not from an API of this version
     return {
         **{name: found[name] for name in ("watchers",) if name in found},
         "activity": {
             "running": found["running"],
             "waiting": found["pending"],
-            "succeeded": sum(each["succeeded"] for each in minutes),
-            "failed": sum(each["dead"] for each in minutes),
+            "succeeded": sum(each["succeeded"] for each in found["minutes"]),
+            "failed": sum(each["dead"] for each in found["minutes"]),
             "countedFrom": found["from"],
             **found["overview"],
         },

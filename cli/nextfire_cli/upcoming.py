@@ -1,8 +1,7 @@
 """The command `nextfire jobs upcoming`: the next occurrences of a job, or of all jobs."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Annotated
 
@@ -14,9 +13,9 @@ from nextfire.domain.occurrences import JobState
 from nextfire_cli import render, session
 from nextfire_cli.delayed_runs import may_be_delayed
 from nextfire_cli.documents import Document
-from nextfire_cli.durations import ahead
+from nextfire_cli.durations import ahead, present
 from nextfire_cli.job_control import OneJob
-from nextfire_cli.job_files import read_listed_labels
+from nextfire_cli.job_files import listed_labels
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import OfJobs
 
@@ -66,10 +65,10 @@ def upcoming(
       nextfire jobs upcoming --until 12h --count 30 --label team=etl
       nextfire jobs upcoming job_a93f2 --count 3 --json
     """
-    now = datetime.fromtimestamp(time.time(), UTC)
+    now = present()
     end = None if until is None else ahead(until, "--until", now)
     wanted = count or (_FEW if end is None else MOST)
-    labels = [":".join(pair) for pair in read_listed_labels(label or ()).items()]
+    labels = listed_labels(label)
     if labels and job_id is not None:
         raise typer.BadParameter("not with JOB_ID: it selects jobs", param_hint="--label")
     caller = session.of(context)
@@ -91,14 +90,14 @@ def upcoming(
 
 
 def _of_all(
-    caller: Session, client: Client, end: datetime | None, wanted: int, labels: list[str]
+    caller: Session, client: Client, end: datetime | None, wanted: int, labels: list[str] | None
 ) -> tuple[list[Document], bool]:
     """The first *wanted* occurrences of all jobs until *end*, and whether there may be more.
 
     A job whose next occurrence is not among the first *wanted* of all jobs has none that is, unless
     jitter delays the run of an earlier one.
     """
-    now = datetime.fromtimestamp(time.time(), UTC)
+    now = present()
     active = _active(caller, client, labels)
     delayed = [job for job in active if may_be_delayed(job, now)]
     asked = {job["jobId"] for job in delayed}
@@ -119,14 +118,12 @@ def _of_all(
     return items[:wanted], len(items) >= wanted or len(jobs) > wanted
 
 
-def _active(caller: Session, client: Client, labels: list[str]) -> list[Document]:
+def _active(caller: Session, client: Client, labels: list[str] | None) -> list[Document]:
     """The ACTIVE jobs with all *labels*."""
     found: list[Document] = []
     cursor = None
     for _ in range(PAGES):
-        page = client.list_jobs(
-            state=JobState.ACTIVE, label=labels or None, limit=_PAGE, cursor=cursor
-        )
+        page = client.list_jobs(state=JobState.ACTIVE, label=labels, limit=_PAGE, cursor=cursor)
         found += [job.document for job in page.items]
         cursor = page.cursor
         if not cursor:

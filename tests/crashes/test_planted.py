@@ -175,7 +175,7 @@ def test_a_count_that_is_written_after_its_job(
             for kind, request in write.items():
                 (client.put_item if kind == "Put" else client.update_item)(**request)
 
-    monkeypatch.setattr(job_store, "transact_all", one_by_one)
+    monkeypatch.setattr(job_store, "transact", one_by_one)
 
     class OnceAsked(DeleteCounted):
         def repeat(self, stack: Stack) -> None:

@@ -22,9 +22,10 @@ from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.instants import to_ms
 from nextfire.domain.keys import Minted, Scope
 from nextfire.usecases.manage_keys import ManageKeys, new_key_id
-from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.emulator import ACCOUNT
+from nextfire_cli.local.stack import LocalStack
+from nextfire_cli.local.stack_info import StackInfo
 from nextfire_cli.shared_options import STACK
 from nextfire_cli.worker import environment
 from tests.places import host_folder

@@ -20,7 +20,8 @@ import httpx2
 import pytest
 
 from nextfire.client.folder import FOLDER
-from nextfire_cli.local import LocalStack, StackInfo
+from nextfire_cli.local.stack import LocalStack
+from nextfire_cli.local.stack_info import StackInfo
 from tests import crons
 from tests.e2e.conftest import ROOT
 from tests.e2e.user import until

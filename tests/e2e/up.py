@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from nextfire_cli.local import LocalStack
+from nextfire_cli.local.stack import LocalStack
 from tests.e2e.conftest import LEASE, ROOT, WORKERS
 
 

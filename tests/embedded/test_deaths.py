@@ -15,10 +15,11 @@ import pytest
 
 from nextfire import Client
 from nextfire.client.bearer import Bearer
-from nextfire_cli.local import LocalStackError, embedded
+from nextfire_cli.local import embedded
 from nextfire_cli.local.embedded import EmbeddedStack
 from nextfire_cli.local.ports import lasting_port
 from nextfire_cli.local.processes import started
+from nextfire_cli.local.state import LocalStackError
 from tests.crons import LONG
 from tests.e2e.user import until
 from tests.embedded.conftest import LEASE, ROOT, Stack

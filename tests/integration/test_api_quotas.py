@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from functions.api import services as api
-from nextfire.adapters.aws.clients import transact_all
+from nextfire.adapters.aws.clients import transact
 from nextfire.adapters.aws.errors import TransactionConflictError
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.domain.instants import parse_instant
@@ -218,14 +218,14 @@ def test_jobs_of_a_batch_wait_for_each_other(
         if conflicts:
             conflicts.pop()
             raise TransactionConflictError("transaction cancelled. Try again.")
-        return transact_all(*given)
+        return transact(*given)
 
     def uniform(_shortest: float, longest: float) -> float:
         waits.append(longest)
         return 0.0
 
     store = "nextfire.adapters.dynamodb.job_store"
-    monkeypatch.setattr(f"{store}.transact_all", refused)
+    monkeypatch.setattr(f"{store}.transact", refused)
     monkeypatch.setattr(f"{store}.random.uniform", uniform)
 
     assert limited.call("POST", "/v1/jobs", CRON).status == 201

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.aws.clients import transact_all
+from nextfire.adapters.aws.clients import transact
 from nextfire.adapters.aws.errors import TransactionConflictError
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import RunKey
@@ -212,10 +212,10 @@ def test_a_child_waits_for_other_writes_of_its_parent(
         if what == "update job" and conflicts:
             conflicts.pop()
             raise TransactionConflictError("transaction cancelled. Try again.")
-        return transact_all(client, writes, what)
+        return transact(client, writes, what)
 
     store = "nextfire.adapters.dynamodb.job_store"
-    monkeypatch.setattr(f"{store}.transact_all", refused)
+    monkeypatch.setattr(f"{store}.transact", refused)
     monkeypatch.setattr(f"{store}.random.uniform", lambda *_: 0.0)
     system.register(jobId="a")
 

@@ -134,7 +134,7 @@ def test_reasons_of_a_cancelled_transaction_may_have_members_that_are_null(
     document = {"__type": "x#TransactionCanceledException", "CancellationReasons": reasons}
     server.script = [answer(document, 400)]
 
-    assert clients.transact_all(clients.dynamodb(), [{}, {}], "write") == (1, {})
+    assert clients.transact(clients.dynamodb(), [{}, {}], "write") == (1, {})
 
 
 @pytest.mark.usefixtures("lean")

@@ -21,9 +21,10 @@ from typing import Any
 import httpx2
 
 from nextfire import Client
-from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes
+from nextfire_cli.local.stack import LocalStack
+from nextfire_cli.local.stack_info import StackInfo
 from nextfire_cli.shared_options import STACK
 from nextfire_cli.worker import environment
 from tests.process_tree import children_of

@@ -222,6 +222,6 @@ def test_a_backlogged_dispatcher_limits_backfills_to_occurrences_before_the_job(
 ) -> None:
     job = world.register(**MINUTELY)
     world.advance(hours=3)
-    with pytest.raises(ConflictError, match="dispatcher is behind"):
+    with pytest.raises(ConflictError, match="watcher is behind"):
         begin(world, job, "11:00", "12:30")
     begin(world, job, "11:00", "11:05")

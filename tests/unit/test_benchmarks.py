@@ -28,7 +28,7 @@ from benchmarks.figures import (
 from benchmarks.report import Result
 from benchmarks.side_by_side import Figures
 from nextfire.wiring import execution
-from nextfire_cli.local import LocalStack
+from nextfire_cli.local.stack import LocalStack
 from tests.builders import NOON
 
 FOLDER = Path(str(benchmarks.__file__)).parent
@@ -178,7 +178,7 @@ def test_every_benchmark_can_be_measured_and_starts_the_stack_that_it_says(name:
     module = vars(import_module(f"benchmarks.{name}"))
 
     emulated = bool(module.keys() & {"running_stack", "measure_paused"})
-    embedded = "EmbeddedStack" in module
+    embedded = bool(module.keys() & {"EmbeddedStack", "embedded_stack"})
     assert callable(module["measure"])
     assert BENCHMARKS[name].stack == _STACKS[emulated, embedded]
 

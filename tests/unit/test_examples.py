@@ -82,7 +82,7 @@ def test_there_is_one_with_policies() -> None:
 
 
 def test_the_pipeline_is_the_same_in_yaml_and_in_python() -> None:
-    [document] = read_documents(str(PIPELINE), "--file")
+    [document] = read_documents(str(PIPELINE))
     [in_yaml] = read(document)
     in_python = runpy.run_path(str(EXAMPLES / "pipeline.py"))["p"].pipeline()
 

@@ -18,12 +18,13 @@ from nextfire.adapters.dynamodb.due_items import QUARANTINE_BUCKET, decode_entry
 from nextfire.adapters.dynamodb.job_items import decode_job
 from nextfire.adapters.dynamodb.run_items import decode_run
 from nextfire.domain.due import StoredEntry
-from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.deployment import Deployment, cdk_options
 from nextfire_cli.local.emulated_workers import EmulatedWorkers
 from nextfire_cli.local.emulator import NAME, ROOT_KEY, Emulator
 from nextfire_cli.local.processes import Processes
+from nextfire_cli.local.stack import LocalStack
+from nextfire_cli.local.stack_info import StackInfo
 from tests.e2e.conftest import ROOT, Stack
 from tests.process_tree import function_processes, tree_of
 from tests.snapshot import Records, Snapshot

@@ -18,7 +18,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import ScheduleType
-from nextfire_cli.local import LocalStack
+from nextfire_cli.local.stack import LocalStack
 from tests.accounting import assert_all_accounted_for
 from tests.crons import LONG
 from tests.e2e.callback_server import CallbackServer, callback_server

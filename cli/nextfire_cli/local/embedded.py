@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from nextfire.adapters.files.stack_folder import API_KEY, DATA, DATABASE, UPLOAD_KEY
 from nextfire.client import folder
-from nextfire.domain.errors import NextfireError
+from nextfire_cli.errors import reported
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.embedded_settings import shared_settings, worker_settings
 from nextfire_cli.local.open_files import few_open_files
@@ -283,10 +283,8 @@ class EmbeddedStack:
         """
         from nextfire.adapters.sqlite.database import Database  # noqa: PLC0415 - takes a while
 
-        try:
+        with reported(LocalStackError):
             return Database(self._data / DATABASE)
-        except NextfireError as error:
-            raise LocalStackError(str(error)) from error
 
     def _provide_key(self) -> None:
         """Create the API key. Raises as `_database`."""
@@ -294,11 +292,9 @@ class EmbeddedStack:
         from nextfire_cli.local.api_key import provide_key  # noqa: PLC0415 - the same
 
         database = self._database()
-        try:
+        with reported(LocalStackError):
             provide_key(SqliteKeyStore(database), self._key_file, tenant=TENANT)
             database.close()
-        except NextfireError as error:
-            raise LocalStackError(str(error)) from error
 
     def _environment(
         self, endpoint: str, port: int, workers: int, lease: timedelta | None

@@ -6,15 +6,18 @@ are ended only if their working or temporary folder belongs to the stack: a clon
 contain such a record.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -24,6 +27,7 @@ from nextfire_cli.local.state import tail
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PROC = Path("/proc")
+_Handlers = dict[signal.Signals, Callable[[int, FrameType | None], object]]
 
 
 class InterruptedBySignal(SystemExit):
@@ -45,39 +49,41 @@ def interrupts_raised() -> Generator[None]:
     def interrupt(signum: int, _frame: object) -> None:
         raise InterruptedBySignal(signum)
 
+    handlers: _Handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: interrupt}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        handlers[signal.SIGHUP] = interrupt
+    with _handled(handlers):
+        yield
+
+
+@contextlib.contextmanager
+def interrupts_deferred() -> Generator[None]:
+    """Within, interrupts wait; the first of them is raised again at the end."""
+    pending: list[int] = []
+    handlers: _Handlers = {
+        sig: lambda signum, _frame: pending.append(signum)
+        for sig in _INTERRUPTS
+        if signal.getsignal(sig) is not signal.SIG_IGN
+    }
+    try:
+        with _handled(handlers):
+            yield
+    finally:
+        if pending:
+            signal.raise_signal(pending[0])
+
+
+@contextlib.contextmanager
+def _handled(handlers: _Handlers) -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: interrupt}
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        handlers[signal.SIGHUP] = interrupt
     before = {sig: signal.signal(sig, handler) for sig, handler in handlers.items()}
     try:
         yield
     finally:
         for sig, handler in before.items():
             signal.signal(sig, handler)
-
-
-@contextlib.contextmanager
-def interrupts_deferred() -> Generator[None]:
-    """Within, interrupts wait; the first of them is raised again at the end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pending: list[int] = []
-    before = {
-        sig: signal.signal(sig, lambda signum, _frame: pending.append(signum))
-        for sig in _INTERRUPTS
-        if signal.getsignal(sig) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for sig, handler in before.items():
-            signal.signal(sig, handler)
-        if pending:
-            signal.raise_signal(pending[0])
 
 
 def started(pid: int, *, zombies: bool = False) -> str | None:

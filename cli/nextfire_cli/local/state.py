@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from nextfire.client import ClientError as NextfireClientError
-from nextfire.client import folder
+from nextfire.client import ClientError, folder
 
 _WRITTEN = (
     *("tmp", "logs", "ministack", "cdk.out", "aws", "lock", "port", "api-key"),
@@ -22,7 +21,7 @@ _MOST_OF_A_LINE = 500
 Report = Callable[[str], None]
 
 
-class LocalStackError(Exception):
+class LocalStackError(ClientError):
     """The local stack cannot be started or used."""
 
 
@@ -68,7 +67,7 @@ def check_state(state: Path) -> None:
         return
     try:
         folder.check_folder(state)
-    except NextfireClientError as error:
+    except ClientError as error:
         raise LocalStackError(str(error)) from error
     for name in _WRITTEN:
         if (state / name).is_symlink():

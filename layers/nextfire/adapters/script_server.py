@@ -5,14 +5,17 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from http.client import LineTooLong
-from http.server import ThreadingHTTPServer
-from socketserver import StreamRequestHandler, TCPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 
 MAX_HEAD = 16 * 1024
 """Maximum bytes of a request line and its headers. The standard library accepts 6 MB."""
+_POLL = 0.1  # seconds between checks for `stop` and request timeouts
 
 
 class _Head:
@@ -36,21 +39,48 @@ class _Head:
         return line
 
 
-class BoundedHead(StreamRequestHandler):
-    """For a `BaseHTTPRequestHandler`: refuses requests whose head exceeds `MAX_HEAD`. For one
-    request per connection.
-    """
+class ScriptHandler(BaseHTTPRequestHandler):
+    """Handles one request per connection. Refuses those whose head exceeds `MAX_HEAD`."""
+
+    server_version = "nextfire"
+    sys_version = ""
+    server: ScriptServer
 
     def setup(self) -> None:
         super().setup()
+        self.connection.settimeout(self.server.request_timeout)
         self.rfile: Any = _Head(self.rfile)
+
+    def do_GET(self) -> None:
+        self.server.has_come(self.request)
+        self.answer()
+
+    def answer(self) -> None:
+        """Answer the complete request."""
+        raise NotImplementedError
+
+    def reply(
+        self, status: HTTPStatus, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> None:
+        self.begin(status, {**(headers or {}), "Content-Length": str(len(body))})
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: the path is a secret, or identifies an execution."""
 
 
 class ScriptServer(ThreadingHTTPServer):
     """Serves untrusted scripts on a free port.
 
     Connections with an incomplete request time out, and the oldest is closed if there are too many.
-    Handlers call `has_come`, and bound the number of complete requests.
+    Handlers bound the number of complete requests.
     """
 
     daemon_threads = True
@@ -58,7 +88,7 @@ class ScriptServer(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(
-        self, handler: type[StreamRequestHandler], *, request_timeout: float, max_pending: int
+        self, handler: type[ScriptHandler], *, request_timeout: float, max_pending: int
     ) -> None:
         """Build.
 
@@ -67,15 +97,25 @@ class ScriptServer(ThreadingHTTPServer):
             request_timeout: Seconds until a request must be complete.
             max_pending: Maximum number of connections with an incomplete request.
         """
-        self._request_timeout = request_timeout
+        self.request_timeout = request_timeout
         self._max_pending = max_pending
         self._pending: dict[Any, float] = {}  # connection -> deadline of its request, oldest first
         self._lock = threading.Lock()  # held while closing, so that the descriptor is not reused
         super().__init__(("127.0.0.1", 0), handler)
 
+    def start(self, name: str) -> str:
+        """Serve in a thread with this *name*. Returns the URL, without a path."""
+        thread = threading.Thread(target=self.serve_forever, args=(_POLL,), name=name, daemon=True)
+        thread.start()
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def stop(self) -> None:
+        self.shutdown()
+        self.server_close()
+
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            self._pending[request] = time.monotonic() + self._request_timeout
+            self._pending[request] = time.monotonic() + self.request_timeout
             if len(self._pending) > self._max_pending:
                 self._hang_up(next(iter(self._pending)))
         super().process_request(request, client_address)

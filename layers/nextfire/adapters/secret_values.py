@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.references import ParameterReference, SecretReference
+from nextfire.domain.references import Reference, SecretReference
 
 
-def usable_text(
-    value: object, reference: SecretReference | ParameterReference, noun: str, name: str
-) -> str:
+def usable_text(value: object, reference: Reference, name: str) -> str:
     """Return the text of *value*, or of the key that *reference* names. Numbers keep their
     notation.
 
     Raises:
-        InvalidInputError: *value* is not text, or does not have the key. The error names the
-            *noun*, a secret or parameter, with its *name*, and never contains the value.
+        InvalidInputError: *value* is not text, or does not have the key. The error has the
+            *name* of the secret or parameter where it is stored, and never the value.
     """
     if isinstance(reference, SecretReference) and reference.key is not None:
         value = _member(value, reference.key, name)
     if not isinstance(value, str) or not _fits_environment(value):
-        raise invalid_secret(noun, name, "its value is not text")
+        raise invalid_secret(reference.noun, name, "its value is not text")
     return value
 
 

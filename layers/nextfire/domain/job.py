@@ -105,6 +105,10 @@ class Job(Occurrences):
         """Whether what its runs do changed, or may have changed, after *revision*."""
         return (self.defined_in or self.revision) > revision
 
+    def revised(self, now: datetime) -> Job:
+        """Return the next revision of the job, changed at *now*."""
+        return replace(self, revision=self.revision + 1, updated_at=max(cut(now), self.updated_at))
+
     def with_new_version(self, now: datetime) -> Job:
         """Return the job with a new schedule version from *now* on. Version and `effective_from`
         only grow, whatever the clocks of the writers. All earlier versions are kept; `is_over`
@@ -162,9 +166,7 @@ class Job(Occurrences):
         Raises:
             InvalidInputError: The schedule is invalid.
         """
-        resumed = replace(
-            self.resumed(now), revision=self.revision + 1, updated_at=max(cut(now), self.updated_at)
-        )
+        resumed = self.resumed(now).revised(now)
         first = resumed.first()
         if first is None and resumed.definition.type not in UNTIMED:
             return replace(resumed, state=JobState.COMPLETED, counted=False), None

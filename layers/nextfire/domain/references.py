@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -19,18 +19,28 @@ class SecretReference(Document):
     a secret that is a JSON object.
     """
 
+    noun: ClassVar[str] = "secret"
     secret: Annotated[str, Field(pattern=_REFERENCE, max_length=256)] = Field(
         description="Name of the secret, below the tenant's prefix.", examples=["billing/api-key"]
     )
     key: Annotated[str, Field(min_length=1, max_length=256)] | None = None
 
+    @property
+    def name(self) -> str:
+        return self.secret
+
 
 class ParameterReference(Document):
     """A parameter of the SSM Parameter Store, `/nextfire/pools/<pool>/<tenant>/<parameter>`."""
 
+    noun: ClassVar[str] = "parameter"
     parameter: Annotated[str, Field(pattern=_REFERENCE, max_length=256)] = Field(
         description="Name of the parameter, below the tenant's prefix.", examples=["billing/url"]
     )
+
+    @property
+    def name(self) -> str:
+        return self.parameter
 
 
 Reference = SecretReference | ParameterReference
@@ -50,16 +60,13 @@ def check_references(document: Document, place: str, tenant: str) -> None:
         InvalidInputError: It does not.
     """
     for field, reference in _references(document, place):
-        if isinstance(reference, SecretReference):
-            noun, name, allowed = "secrets", reference.secret, _IN_SECRETS
-        else:
-            noun, name, allowed = "parameters", reference.parameter, _IN_PARAMETERS
+        allowed = _IN_SECRETS if isinstance(reference, SecretReference) else _IN_PARAMETERS
         if not re.fullmatch(rf"[A-Za-z0-9{re.escape(allowed)}]*", tenant):
             raise InvalidInputError(
                 field,
-                name,
-                f"your tenant, {tenant}, cannot have {noun}: AWS allows only letters, digits and"
-                f" `{allowed}` in their names, which contain the tenant",
+                reference.name,
+                f"your tenant, {tenant}, cannot have {reference.noun}s: AWS allows only"
+                f" letters, digits and `{allowed}` in their names, which contain the tenant",
                 "Use a tenant without other characters: see docs/operate/identity.md, tokens.",
             )
 

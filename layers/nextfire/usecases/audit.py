@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from nextfire.domain.audit import is_done
 from nextfire.domain.audit_pass import Audit, next_audit
-from nextfire.domain.audit_repairs import next_entry
+from nextfire.domain.audit_repairs import ChainEntry, next_entry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
@@ -152,8 +152,6 @@ class AuditJobs:
             report.quarantined += 1
             report.notes.append(f"{label(key)}: {problem}")
         now = self._clock.now()
-        looks_back_to = {job.key: audit.looks_back_to(now, job) for job in scan.jobs}
-        audited = [job for job in scan.jobs if looks_back_to[job.key] <= now]
         visited = Visits(scan.jobs, report)
         # Not the last job of the part: by its key others know where the part ends.
         ended = [job for job in scan.jobs if job.key != audit.end]
@@ -162,32 +160,11 @@ class AuditJobs:
             self._ended.remove(expired, until, report)
         parents = [job for job in scan.jobs if may_forget(job, now)]
         visited.of(self._submit_all(lambda job: forget_children(self._jobs, job, now), parents))
-        following = visited.of(self._submit_all(lambda job: next_entry(job, now), audited))
-        slots = {key: self._snapshots.slot(entry, now) for key, entry in following.items() if entry}
-        occupied = self._due.occupied(set(slots.values()))
-
-        def looks_sound(job: Job) -> bool | None:
-            if self._clock.now() >= until and job is not audited[0]:
-                return None
-            if job.backfilling is not None:
-                return False  # the place of its entry is known to the entry only
-            entry = following.get(job.key)
-            if entry is not None and slots[job.key] not in occupied:
-                return False
-            # For a job that may be over, its last record decides, however old it is.
-            scheduled = job.definition.type not in UNTIMED
-            thorough = entry is None and job.state is JobState.ACTIVE and scheduled
-            since = looks_back_to[job.key]
-            found = self._visits.compare(
-                job, now, since, [entry] if entry else [], thorough=thorough
-            )
-            clean = found.clean and not any(self._visits.lost_hand_overs(job, since, now))
-            return clean and not is_done(job, found, queue_is_empty=True)
-
-        jobs = [job for job in scan.jobs if job.key in following]
-        sound = visited.of(self._submit_all(looks_sound, jobs))
-        suspects = [job for job in jobs if sound.get(job.key) is False]
+        looks_back_to = {job.key: audit.looks_back_to(now, job) for job in scan.jobs}
+        audited = [job for job in scan.jobs if looks_back_to[job.key] <= now]
+        sound = self._look(audited, looks_back_to, now, until, visited)
         visited.unfinished.update(key for key, is_sound in sound.items() if is_sound is None)
+        suspects = [job for job in audited if sound.get(job.key) is False]
         if suspects:
             self._look_again(suspects, looks_back_to, visited)
         reached = audit.after
@@ -197,6 +174,44 @@ class AuditJobs:
             reached = job.key
             report.jobs += 1
         return audit.moved(scan.last)
+
+    def _look(
+        self,
+        jobs: Sequence[Job],
+        looks_back_to: Mapping[JobKey, datetime],
+        now: datetime,
+        until: datetime,
+        visited: Visits,
+    ) -> dict[JobKey, bool | None]:
+        """Whether each of *jobs* looks sound; None: it was not looked at before *until*, which
+        happens to any but the first.
+        """
+        following = visited.of(self._submit_all(lambda job: next_entry(job, now), jobs))
+        slots = {key: self._snapshots.slot(entry, now) for key, entry in following.items() if entry}
+        occupied = self._due.occupied(set(slots.values()))
+
+        def looks_sound(job: Job) -> bool | None:
+            if self._clock.now() >= until and job is not jobs[0]:
+                return None
+            if job.key in slots and slots[job.key] not in occupied:
+                return False
+            return self._looks_sound(job, following[job.key], looks_back_to[job.key], now)
+
+        left = [job for job in jobs if job.key in following]
+        return visited.of(self._submit_all(looks_sound, left))
+
+    def _looks_sound(
+        self, job: Job, entry: ChainEntry | None, since: datetime, now: datetime
+    ) -> bool:
+        """Whether nothing is missing of *job*, whose due table has *entry*."""
+        if job.backfilling is not None:
+            return False  # the place of its entry is known to the entry only
+        # For a job that may be over, its last record decides, however old it is.
+        scheduled = job.definition.type not in UNTIMED
+        thorough = entry is None and job.state is JobState.ACTIVE and scheduled
+        found = self._visits.compare(job, now, since, [entry] if entry else [], thorough=thorough)
+        clean = found.clean and not any(self._visits.lost_hand_overs(job, since, now))
+        return clean and not is_done(job, found, queue_is_empty=True)
 
     def _look_again(
         self, suspects: list[Job], looks_back_to: Mapping[JobKey, datetime], visited: Visits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
 
@@ -102,40 +102,42 @@ class SnapshotReader:
         table.behind = late | {shard for shard in shards if self._rests(shard, now)}
         until = self.clock.now() + _READ_FOR
         uids = {job.uid for job in jobs}
-        reading = [
-            self.executor.submit(self._read_shard, shard, cursors[shard], now, until, uids, table)
-            for shard in shards - table.behind
-        ]
-        for each in reading:
-            each.result()
+        self._for_each(
+            shards - table.behind,
+            lambda shard: self._read_shard(shard, cursors[shard], now, until, uids, table),
+        )
         # Entries that came due during the read have moved on to successors that were not read.
-        now = self.clock.now()
-        following = {job.key: next_entry(job, now) for job in jobs}
+        later = self.clock.now()
+        following = {job.key: next_entry(job, later) for job in jobs}
         table.following = {key: entry for key, entry in following.items() if entry}
         slots = {
-            slot: entry for entry in table.following.values() for slot in self._slots(entry, now)
+            slot: entry for entry in table.following.values() for slot in self._slots(entry, later)
         }
         table.existing = {slots[slot] for slot in self.due.occupied(slots)}
-        for pool in self.pools:
-            try:
-                table.backlogs[pool] = self.queue.backlog(pool)
-            except UnavailableError:
-                raise
-            except Exception:  # noqa: BLE001 — one pool's queue must not stop the audit
-                table.backlogs[pool] = 1  # unknown: nothing in it is treated as lost
+        table.backlogs = {pool: self._backlog(pool) for pool in self.pools}
         # Runs that wait for an endpoint or `maxParallel` go from the queue back into the due table.
         waiting = {
             job.key.shard(self.write_shards)
             for job in jobs
             if job.definition.target.kind is not TargetKind.SCRIPT or job.definition.max_parallel
         }
-        held = [
-            self.executor.submit(self._read_held, shard, now, until, uids, table)
-            for shard in waiting - table.behind
-        ]
-        for each in held:
-            each.result()
+        self._for_each(
+            waiting - table.behind,
+            lambda shard: self._read_held(shard, later, until, uids, table),
+        )
         return table
+
+    def _for_each(self, shards: Collection[int], do: Callable[[int], None]) -> None:
+        for each in [self.executor.submit(do, shard) for shard in shards]:
+            each.result()
+
+    def _backlog(self, pool: str) -> int:
+        try:
+            return self.queue.backlog(pool)
+        except UnavailableError:
+            raise
+        except Exception:  # noqa: BLE001 — one pool's queue must not stop the audit
+            return 1  # unknown: nothing in it is treated as lost
 
     def _read_held(
         self, shard: int, now: datetime, until: datetime, uids: set[str], table: DueSnapshot

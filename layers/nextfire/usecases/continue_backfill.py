@@ -121,8 +121,5 @@ class ContinueBackfill:
 
     def _complete(self, job: Job) -> bool:
         now = self.clock.now()
-        over = replace(
-            job, backfill=None, revision=job.revision + 1, updated_at=max(cut(now), job.updated_at)
-        )
         # If the job changed concurrently, the entry is decided again.
-        return self.jobs.update(over, None, now)
+        return self.jobs.update(replace(job.revised(now), backfill=None), None, now)

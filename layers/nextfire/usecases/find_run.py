@@ -116,11 +116,11 @@ class FindRun:
             return before
         if unreadable is not None:
             raise unreadable
-        if job is not None and owner is not None and job.definition.type is ScheduleType.AFTER:
-            reason = self._why_it_awaits(job, at)
-            if reason is not None and at > now - self.retention:
-                return PendingOccurrence(key, reason)
-        if job is None or owner is None or not known or at <= now - self.retention:
+        if job is None or owner is None or at <= now - self.retention:
+            raise NotFoundError("execution", key.execution_id)
+        if job.definition.type is ScheduleType.AFTER and (why := self._why_it_awaits(job, at)):
+            return PendingOccurrence(key, why)
+        if not known:
             raise NotFoundError("execution", key.execution_id)
         if any(past.paused and past.effective_from < at <= past.until for past in job.replaced):
             return PendingOccurrence(

@@ -16,7 +16,7 @@ from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.usecases.forget_children import must_be_written
-from nextfire.usecases.job_revisions import contended, revised
+from nextfire.usecases.job_revisions import contended
 from nextfire.usecases.read_parents import check_above, in_batches, read_above
 
 _TRIES = 10  # of a change that races with other changes of the same parent
@@ -174,7 +174,7 @@ class JobEdges:
                 children = (*self._with_room(parent), child)
             elif not must_be_written(parent, now):
                 return
-            changed = replace(revised(parent, now), children=children)
+            changed = replace(parent.revised(now), children=children)
             if self._jobs.update(changed, None, changed.updated_at):
                 return
         raise contended(key)

@@ -10,7 +10,6 @@ from datetime import datetime
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import ChangedError, NotFoundError, UnavailableError
 from nextfire.domain.ids import JobKey
-from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
@@ -60,16 +59,12 @@ def check_version(job: Job, expected: Collection[str] | None) -> None:
         )
 
 
-def revised(job: Job, now: datetime, *, definition: JobDefinition | None = None) -> Job:
-    """The next revision of *job*, changed at *now*."""
-    definition, revision = definition or job.definition, job.revision + 1
-    return replace(
-        job,
-        definition=definition,
-        revision=revision,
-        defined_in=job.defined_in if definition.runs_like(job.definition) else revision,
-        updated_at=max(cut(now), job.updated_at),
-    )
+def redefined(job: Job, now: datetime, definition: JobDefinition) -> Job:
+    """The next revision of *job*, which gets *definition* at *now*."""
+    revised = job.revised(now)
+    same = definition.runs_like(job.definition)
+    defined_in = job.defined_in if same else revised.revision
+    return replace(revised, definition=definition, defined_in=defined_in)
 
 
 def contended(key: JobKey) -> UnavailableError:

@@ -17,7 +17,7 @@ from nextfire.domain.recurrence import next_instant
 from nextfire.domain.schedule import UNTIMED
 from nextfire.domain.stretch import stretch
 from nextfire.usecases.find_unsent import FindUnsent
-from nextfire.usecases.job_revisions import check_version, contended, living_job, revised
+from nextfire.usecases.job_revisions import check_version, contended, living_job
 from nextfire.usecases.request_runs import check_pool
 
 _TRIES = 5  # of a change that races with other changes of the same job
@@ -98,7 +98,7 @@ class ManageBackfills:
                 cut(asked_at),
                 wanted.reason,
             )
-            begun = revised(replace(job, backfill=asked), now)
+            begun = replace(job.revised(now), backfill=asked)
             if self._jobs.update(begun, begun.backfill_entry(1), now):
                 return begun, asked
         raise contended(key)
@@ -116,7 +116,7 @@ class ManageBackfills:
             asked = job.backfilling
             if asked is None:
                 raise NotFoundError("backfill of job", key.job_id, "There is nothing to stop.")
-            stopped = revised(replace(job, backfill=replace(asked, version=0)), now)
+            stopped = replace(job.revised(now), backfill=replace(asked, version=0))
             if self._jobs.update(stopped, None, now):
                 return stopped
         raise contended(key)
@@ -167,7 +167,7 @@ class ManageBackfills:
         unsent = self._unsent.of(job.key, job.uid, now)
         if unsent is None:
             raise ConflictError(
-                "It is unknown what the job's schedule has sent: the dispatcher is behind",
+                "It is unknown what the job's schedule has sent: the watcher is behind",
                 "Try again in a moment, or end before the job was created, at"
                 f" {isoformat(job.created_at)}.",
             )

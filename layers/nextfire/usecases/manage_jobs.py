@@ -20,7 +20,7 @@ from nextfire.usecases.check_definition import Limits, check_definition, check_i
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 from nextfire.usecases.job_edges import JobEdges
-from nextfire.usecases.job_revisions import check_version, contended, is_equal, job_of, revised
+from nextfire.usecases.job_revisions import check_version, contended, is_equal, job_of, redefined
 from nextfire.usecases.reuse_id import check_all_sent, check_made_before
 from nextfire.usecases.revise_job import TRIES, ReviseJob
 
@@ -192,10 +192,10 @@ class ManageJobs:
             definition = edit(job.definition)
             self._check(definition, key.tenant, job.definition)
             self._edges.attach(key, definition, job, now)
-            changed = revised(job, now, definition=definition)
+            changed = redefined(job, now, definition)
             if all(getattr(definition, f) == getattr(job.definition, f) for f in SCHEDULE_FIELDS):
                 return changed, None
-            changed = revised(job.with_new_version(now), now, definition=definition)
+            changed = redefined(job.with_new_version(now), now, definition)
             check_interval(definition, changed.schedule, self._limits.quotas.of(key.tenant))
             if job.state is JobState.PAUSED:
                 check(changed.schedule)
@@ -232,11 +232,11 @@ class ManageJobs:
             if job.state is JobState.PAUSED:
                 if end is None or end == job.resumes_at:
                     return None
-                extended = replace(revised(job, now), resumes_at=end)
+                extended = replace(job.revised(now), resumes_at=end)
                 return extended, extended.resume_entry()
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be paused.")
-            paused = replace(revised(job.paused(now, reason, by=by), now), resumes_at=end)
+            paused = replace(job.paused(now, reason, by=by).revised(now), resumes_at=end)
             return paused, paused.resume_entry()
 
         return self._revisions.revise(key, next_revision, expected, again=again)
@@ -279,10 +279,10 @@ class ManageJobs:
             if job.state is JobState.PAUSED:
                 if job.drain_asked_at is not None:
                     return None
-                return replace(revised(job, now), drain_asked_at=cut(now)), None
+                return replace(job.revised(now), drain_asked_at=cut(now)), None
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be drained.")
-            paused = revised(job.paused(now, reason, by=by), now)
+            paused = job.paused(now, reason, by=by).revised(now)
             return replace(paused, drain_asked_at=cut(now)), None
 
         return self._revisions.revise(key, next_revision, expected, again=again)
@@ -322,7 +322,7 @@ class ManageJobs:
 
         def next_revision(job: Job) -> tuple[Job, FireEntry | None]:
             self._edges.check_deletable(job)
-            cancelled = revised(job.with_new_version(now), now, definition=job.definition)
+            cancelled = job.with_new_version(now).revised(now)
             return replace(cancelled, state=JobState.CANCELLED), job.unpaused(now)
 
         return self._revisions.revise(key, next_revision, expected)

@@ -28,7 +28,7 @@ def check_all_sent(job: Job, unsent: FindUnsent, now: datetime) -> None:
     if unsent.of(job.key, job.uid, now) != []:
         raise ConflictError(
             f"Due occurrences of the deleted job {job.key.job_id!r} are not on record yet",
-            "Try again in a moment, or use another id: the dispatcher is behind, or the"
+            "Try again in a moment, or use another id: the watcher is behind, or the"
             " pool's queue is full.",
         )
 

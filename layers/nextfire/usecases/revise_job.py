@@ -83,7 +83,7 @@ class ReviseJob:
         if len(replaced) > 1 and bytes_of(replaced) > MAX_REPLACED_BYTES:
             raise ConflictError(
                 f"Occurrences of the last {len(replaced)} schedules are due and not dispatched yet",
-                "Try again in a moment: the dispatcher is behind, or the pool's queue is full.",
+                "Try again in a moment: the watcher is behind, or the pool's queue is full.",
             )
         return replace(job, replaced=replaced)
 

@@ -16,7 +16,7 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore, Written
 from nextfire.domain.run import Run
-from nextfire.usecases.job_revisions import check_version, contended, living_job, revised
+from nextfire.usecases.job_revisions import check_version, contended, living_job
 
 SKIPPED = "skipped on request"
 """Default reason."""
@@ -76,7 +76,7 @@ class SkipNext:
                 request_reason=reason,
             )
             skips = (*job.skips, at)[-MAX_SKIPS:]
-            skipping = revised(replace(job, skips=skips), now)
+            skipping = replace(job.revised(now), skips=skips)
             written = self.runs.skip_next(run, skipping)
             if written is Written.DONE:
                 return skipping
@@ -113,7 +113,7 @@ class SkipNext:
                     "Run the job now instead: POST /v1/jobs/{jobId}/run.",
                 )
             skips = tuple(each for each in job.skips if each != at)
-            skipping = revised(replace(job, skips=skips), now)
+            skipping = replace(job.revised(now), skips=skips)
             written = self.runs.unskip(job.run_key(at), skipping)
             if written is Written.DONE:
                 return skipping

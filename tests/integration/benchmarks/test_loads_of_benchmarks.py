@@ -11,7 +11,7 @@ import pytest
 from benchmarks import api, chain, execute, failover, fairness, overhead, paused, timeliness
 from benchmarks.load import Load, Planned
 from benchmarks.messages import send
-from benchmarks.stack import Child
+from benchmarks.stack import POOL, Child
 from nextfire.client import Client
 from nextfire.client.bearer import Bearer
 from nextfire.domain.definition import JobDefinition
@@ -51,7 +51,7 @@ def test_tenants_of_fairness(stack: StackOnMoto, monkeypatch: pytest.MonkeyPatch
 def test_messages_of_execute_and_overhead(stack: StackOnMoto) -> None:
     execute._Runs(stack, NO_PROCESS).send("line", 2)
     runs = overhead.Runs(stack, NO_PROCESS, Path())
-    send(runs._queue, [runs._key("stamps")])
+    send(runs._queue, [runs._key("stamps")], pool=POOL)
 
     queue = stack.info.pools["default"].queue_url
     received = stack.client("sqs").receive_message(QueueUrl=queue, MaxNumberOfMessages=10)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nextfire_cli.local import LocalStack
+from nextfire_cli.local.stack import LocalStack
 from nextfire_cli.local.stack_file import StackFile
 from tests.security.planted.conftest import SECRET, Recorder, calls, plant
 

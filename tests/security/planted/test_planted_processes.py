@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from nextfire_cli.local import LocalStack, LocalStackError
 from nextfire_cli.local.processes import Processes, started
+from nextfire_cli.local.stack import LocalStack
+from nextfire_cli.local.state import LocalStackError
 from tests.security.planted.conftest import SECRET, SLEEP, call, plant
 
 _NO_TIME = timedelta(0)

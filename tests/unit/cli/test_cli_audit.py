@@ -105,6 +105,18 @@ def test_a_malformed_hash_is_wrong_usage(
     assert "broken" not in result.output
 
 
+@pytest.mark.parametrize("command", ["verify", "list"])
+def test_an_instant_without_an_offset_is_in_utc(
+    call: Call, holds: Callable[..., None], command: str
+) -> None:
+    holds(event(tenant="acme", job_id="nightly"))
+
+    result = call(command, "--since", "2026-05-24", AWS_REGION="eu-west-1")
+
+    assert result.exit_code == 0, result.output
+    assert "2026-05-24T10:00:04.120Z" in result.stdout or "acme/nightly" in result.stdout
+
+
 def test_a_hash_that_no_event_has_is_a_broken_chain(call: Call, holds: Callable[..., None]) -> None:
     holds(event(tenant="acme", job_id="nightly"))
 

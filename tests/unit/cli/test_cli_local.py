@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nextfire_cli import confirmation, main
-from nextfire_cli.local import LocalStack, processes
+from nextfire_cli.local import processes
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes
+from nextfire_cli.local.stack import LocalStack
 
 UNLUCKY = "print('no luck today'); raise SystemExit(3)"
 LASTING = "import time; time.sleep(60)"

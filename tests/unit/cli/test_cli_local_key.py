@@ -15,7 +15,8 @@ from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.key_text import parse
 from nextfire.domain.keys import ApiKey, Scope
 from nextfire.usecases.manage_keys import CheckKey
-from nextfire_cli.local import LocalStack, api_key
+from nextfire_cli.local import api_key
+from nextfire_cli.local.stack import LocalStack
 from tests.builders import NOON, key_text
 from tests.fakes import Clock
 from tests.unit.cli.keys import create_table

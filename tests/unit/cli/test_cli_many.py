@@ -132,7 +132,7 @@ def test_a_pause_ends_after_a_span_or_at_a_time(
     call: Call, api: Api, monkeypatch: pytest.MonkeyPatch, until: str, sent: str
 ) -> None:
     noon = datetime.fromisoformat("2026-05-24T12:00:00Z").timestamp()
-    monkeypatch.setattr("nextfire_cli.job_control.time.time", lambda: noon)
+    monkeypatch.setattr("nextfire_cli.durations.time.time", lambda: noon)
     api.routes["POST /v1/jobs/job_1/pause"] = [answers.JOB]
 
     result = call("jobs", "pause", "job_1", "--until", until)

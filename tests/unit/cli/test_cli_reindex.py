@@ -155,3 +155,30 @@ def test_an_overview_that_lacks_runs_says_how_to_add_them(
     assert result.exit_code == 0, result.output
     assert "2999-01-01T00:00:00Z" in result.stderr
     assert "nextfire runs reindex" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("span", "begins_at", "lacks_some"),
+    [
+        (["--to", "2026-05-20T00:00Z"], "2026-05-19T12:00:00Z", True),
+        (["--to", "2026-05-20"], "2026-05-18T12:00:00Z", False),
+        (["--from", "2026-05-24T01:00:00+05:00"], "2026-05-23T22:00:00Z", True),
+        (["--from", "2026-05-23T22:00:00-05:00"], "2026-05-24T01:00:00Z", False),
+        (["--from", "2026-05-24"], "2026-05-24T00:00:00.500Z", True),
+    ],
+)
+def test_a_listing_says_whether_the_overview_lacks_runs_of_its_span(
+    span: list[str],
+    begins_at: str,
+    *,
+    lacks_some: bool,
+    call: Callable[..., Result],
+    api: Api,
+) -> None:
+    overview = {"asOf": "2026-05-24T09:59:58Z", "lagSec": 1.0, "beginsAt": begins_at}
+    api.routes["GET /v1/executions"] = {"items": [], "overview": overview}
+
+    result = call("runs", "list", *span)
+
+    assert result.exit_code == 0, result.output
+    assert ("nextfire runs reindex" in result.stderr) is lacks_some

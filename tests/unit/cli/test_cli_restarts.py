@@ -16,10 +16,11 @@ import pytest
 
 from functions.embedded.restarts import MOST_DEATHS
 from nextfire.client.folder import write_private
-from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.emulator_notes import left_behind
 from nextfire_cli.local.processes import ProcessRecord, started
 from nextfire_cli.local.restart_policy import RestartPolicy
+from nextfire_cli.local.stack import LocalStack
+from nextfire_cli.local.stack_info import StackInfo
 
 LASTING = (sys.executable, "-c", "import time; time.sleep(60)")
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 import typer
 
-from nextfire_cli import upcoming
+from nextfire_cli import durations, upcoming
 from nextfire_cli.durations import ahead, moment
 from tests.unit.cli.answers import problem
 from tests.unit.cli.conftest import Api, Call
@@ -35,7 +35,7 @@ def every(job_id: str, minutes: int, *, first: int, **more: Any) -> dict[str, An
 
 @pytest.fixture(autouse=True)
 def _noon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upcoming, "time", SimpleNamespace(time=NOON.timestamp))
+    monkeypatch.setattr(durations, "time", SimpleNamespace(time=NOON.timestamp))
 
 
 def serve(api: Api, *jobs: dict[str, Any]) -> None:

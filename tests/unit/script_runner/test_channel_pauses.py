@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from nextfire.adapters.scripts import script_channel
+from nextfire.adapters.scripts import script_channel, script_streams
 from nextfire.adapters.scripts.script_channel import Channel
 from nextfire.domain.masking import Masker
 from tests.supervisors import Watch
@@ -35,7 +35,7 @@ class SlowCore:
 
 def test_a_request_that_takes_long_waits_for_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     core = SlowCore()
-    monkeypatch.setattr(script_channel, "time", core)
+    monkeypatch.setattr(script_streams, "time", core)
     script, executor = socket.socketpair()
     with script, executor:
         script.setblocking(False)

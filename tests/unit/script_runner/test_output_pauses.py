@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from nextfire.adapters.scripts import script_streams
-from nextfire.adapters.scripts.script_streams import OutputPace, Stream
+from nextfire.adapters.scripts.script_streams import OUTPUT_BURST, Pace, Stream
 from tests.unit.script_runner.test_channel_pauses import SlowCore
 
 
@@ -30,7 +30,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 def test_output_that_takes_long_waits_for_its_share(core: SlowCore, pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     printed: list[bytes] = []
-    stream = Stream(reader, printed.append, OutputPace(over=lambda: False))
+    stream = Stream(reader, printed.append, Pace(OUTPUT_BURST))
     for number in range(6):
         os.write(writer, b"x")
         while len(printed) == number:
@@ -45,7 +45,7 @@ def test_the_output_of_a_program_that_has_ended_is_read_at_once(
 ) -> None:
     reader, writer = pipe
     printed: list[bytes] = []
-    stream = Stream(reader, printed.append, OutputPace(over=lambda: True))
+    stream = Stream(reader, printed.append, Pace(OUTPUT_BURST, over=lambda: True))
     for _ in range(6):
         os.write(writer, b"x")
         stream.ready(0)

@@ -19,9 +19,11 @@ from nextfire.adapters.aws.errors import (
     conditional,
     error_code,
     failed,
+    is_transient,
     refused,
     require_in_time,
     translated,
+    unanswered,
 )
 from nextfire.adapters.aws.lazily import LazyClient
 from nextfire.adapters.aws.lean.client import SQS_HEADERS, LeanClient
@@ -179,19 +181,7 @@ class SystemClock:
         time.sleep(duration.total_seconds())
 
 
-def transact(client: DynamoDBClient, writes: list[Any], what: str) -> Item | None:
-    """Commit *writes* in one transaction, as `transact_all`.
-
-    Only the first write has a condition; it requests the old item if the condition fails.
-
-    Returns:
-        None if committed; else the item that failed the condition, empty if no item exists.
-    """
-    refused = transact_all(client, writes, what)
-    return None if refused is None else refused[1]
-
-
-def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[int, Item] | None:
+def transact(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[int, Item] | None:
     """Commit *writes* in one transaction. A Put alone is a PutItem, which takes half the units. If
     the client repeats it after a lost response, the item that fails its condition is its own.
 
@@ -234,6 +224,21 @@ def concurrently(executor: Executor, do: Callable[[T], R], things: list[T]) -> I
     thread: it does not wait for what other callers do.
     """
     return executor.map(do, things) if len(things) > 1 else map(do, things)
+
+
+def in_batch(
+    things: list[T], batch: Callable[[list[T]], list[T]], do: Callable[[T], object]
+) -> list[T]:
+    """Pass *things* to *batch*, which sends one request; return those that succeeded. If the whole
+    request is refused, maybe for one of them, calls *do* for each: that is idempotent.
+    """
+    try:
+        return batch(things)
+    except unanswered():
+        return []
+    except refused() as error:
+        # If it is transient, more requests would only add load.
+        return [] if is_transient(error) else one_by_one(things, do)
 
 
 def one_by_one(things: list[T], do: Callable[[T], object]) -> list[T]:

@@ -10,7 +10,7 @@ from nextfire.adapters.aws.errors import error_code, refused, translated
 from nextfire.adapters.secret_values import invalid_secret, usable_text
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.places import tenant_place
-from nextfire.domain.references import ParameterReference, SecretReference
+from nextfire.domain.references import Reference, SecretReference
 
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
@@ -22,13 +22,7 @@ _WAIT_FOR_TURN = 3  # seconds
 
 _TO_BE_DELETED = "InvalidRequestException"
 """The secret is scheduled for deletion."""
-_ABSENT = frozenset(
-    {
-        "ResourceNotFoundException",
-        _TO_BE_DELETED,
-        "ParameterNotFound",
-    }
-)
+_ABSENT = {"ResourceNotFoundException", _TO_BE_DELETED, "ParameterNotFound"}
 _REFUSED = {
     "AccessDeniedException": "this pool may not read it",
     "DecryptionFailure": "this pool may not decrypt it",
@@ -55,11 +49,14 @@ class AwsSecrets:
     def resolve(
         self,
         tenant: str,
-        reference: SecretReference | ParameterReference,
+        reference: Reference,
         *,
         again: bool = False,
     ) -> str:
-        noun, name = _named(tenant_place(self._pool, tenant), reference)
+        noun = reference.noun
+        name = f"nextfire/{tenant_place(self._pool, tenant)}{reference.name}"
+        if noun == "parameter":
+            name = f"/{name}"
         try:
             with translated(f"resolve {noun}"):
                 value = self._latest(name).value(name, reference, again=again)
@@ -70,7 +67,7 @@ class AwsSecrets:
             if code in _REFUSED:
                 raise invalid_secret(noun, name, _REFUSED[code]) from error
             raise
-        return usable_text(value, reference, noun, name)
+        return usable_text(value, reference, name)
 
     def _latest(self, name: str) -> _Cache:
         """The current cache, with a lock for *name*. Threads that use an older one continue."""
@@ -103,9 +100,7 @@ class _Cache:
         self._secrets = SecretsProvider(boto3_client=secrets)
         self._parameters = SSMProvider(boto3_client=parameters)
 
-    def value(
-        self, name: str, reference: SecretReference | ParameterReference, *, again: bool
-    ) -> object:
+    def value(self, name: str, reference: Reference, *, again: bool) -> object:
         turn = self.turns[name]
         # If the fetching thread gets no response, the others do not queue behind it.
         ours = turn.acquire(timeout=_WAIT_FOR_TURN)
@@ -121,13 +116,13 @@ class _Cache:
                 turn.release()
 
 
-def _remedy(code: str, name: str, reference: SecretReference | ParameterReference) -> str:
+def _remedy(code: str, name: str, reference: Reference) -> str:
     """The command that creates a secret or parameter, on AWS and on the local stack."""
     local = "(on a local stack: nextfire secrets put"
     if not isinstance(reference, SecretReference):
         return (
             f"Create the parameter: aws ssm put-parameter --name {name} --type SecureString"
-            f" --value file://FILE {local} --parameter {reference.parameter})"
+            f" --value file://FILE {local} --parameter {reference.name})"
         )
     if code == _TO_BE_DELETED:
         return (
@@ -135,11 +130,5 @@ def _remedy(code: str, name: str, reference: SecretReference | ParameterReferenc
         )
     return (
         f"Create the secret: aws secretsmanager create-secret --name {name}"
-        f" --secret-string file://FILE {local} {reference.secret})"
+        f" --secret-string file://FILE {local} {reference.name})"
     )
-
-
-def _named(place: str, reference: SecretReference | ParameterReference) -> tuple[str, str]:
-    if isinstance(reference, SecretReference):
-        return "secret", f"nextfire/{place}{reference.secret}"
-    return "parameter", f"/nextfire/{place}{reference.parameter}"

@@ -1,8 +1,8 @@
-"""Reads items by key."""
+"""Reads items by key, and the pages of queries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks
@@ -28,6 +28,21 @@ def read_one(
     with translated(what):
         answer = client.get_item(TableName=table, Key=key, ConsistentRead=consistent)
     return answer.get("Item")
+
+
+def query_pages(client: DynamoDBClient, request: dict[str, Any], what: str) -> Iterator[list[Any]]:
+    """The items that *request* finds, page by page. The caller may change its limit in between.
+
+    Raises:
+        UnavailableError: A request failed.
+    """
+    while True:
+        with translated(what):
+            answer = client.query(**request)
+        yield answer["Items"]
+        if "LastEvaluatedKey" not in answer:
+            return
+        request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
 
 def read_batches(

@@ -107,6 +107,18 @@ encode_taken, _taken_of = encoder(TAKEN), decoder(TAKEN)
 encode_audit, _audit_of = encoder(AUDIT), decoder(AUDIT)
 
 
+def lease_id(group: int) -> str:
+    return f"lease#{group}"
+
+
+def cursor_id(shard: int) -> str:
+    return f"cursor#{shard}"
+
+
+def taken_id(tenant: str) -> str:
+    return f"runs#{tenant}"
+
+
 def audit_id(part: int | None) -> str:
     """The id of the audit, or of its *part* in progress."""
     return "audit" if part is None else f"audit#{part}"

@@ -19,6 +19,7 @@ from nextfire.adapters.dynamodb.control_items import (
     Cursor,
     TakenRuns,
     audit_id,
+    cursor_id,
     decode_audit,
     decode_cursor,
     decode_lease,
@@ -28,6 +29,8 @@ from nextfire.adapters.dynamodb.control_items import (
     encode_id,
     encode_lease,
     encode_taken,
+    lease_id,
+    taken_id,
 )
 from nextfire.adapters.dynamodb.fields import Field, unchanged
 from nextfire.adapters.dynamodb.items import Item, to_item
@@ -55,35 +58,29 @@ class DynamoDbControlStore:
         self._table = table
 
     def lease(self, group: int, *, consistent: bool = False) -> Lease | None:
-        key = _lease_key(group)
+        key = encode_id(lease_id(group))
         item = read_one(self._client, self._table, key, "read lease", consistent=consistent)
         return None if item is None else decode_lease(item)
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
-        request: dict[str, Any] = {
-            "TableName": self._table,
-            "Item": _lease_key(group) | encode_lease(to),
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
         if was is None:
-            request["ConditionExpression"] = "attribute_not_exists(id)"
+            condition = _unchanged({}, LEASE)
         elif isinstance(was, BrokenLease):
-            request |= _unchanged(was.raw, LEASE)
+            condition = _unchanged(was.raw, LEASE)
         else:
-            request["ConditionExpression"] = "epoch = :epoch AND beat = :beat"
-            request["ExpressionAttributeValues"] = to_item({":epoch": was.epoch, ":beat": was.beat})
-        with conditional("replace lease") as write:
-            self._client.put_item(**request)
+            condition = {
+                "ConditionExpression": "epoch = :epoch AND beat = :beat",
+                "ExpressionAttributeValues": to_item({":epoch": was.epoch, ":beat": was.beat}),
+            }
+        found = self._put("replace lease", encode_id(lease_id(group)) | encode_lease(to), condition)
         # The SDK may have sent the request twice: then the first one succeeded.
-        return write.made or (bool(write.found) and decode_lease(write.found) == to)
+        return found is None or (bool(found) and decode_lease(found) == to)
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
         items = self._read_cursors(range(shards))
         decoded = {shard: decode_cursor(item) for shard, item in items.items()}
         for shard, cursor in cursors_to_set(decoded, shards, minute).items():
-            absent = {"ConditionExpression": "attribute_not_exists(id)"}
-            same = _unchanged(items[shard], CURSOR) if shard in items else absent
-            self._set_cursor(shard, cursor, 0, same)
+            self._set_cursor(shard, cursor, 0, _unchanged(items.get(shard, {}), CURSOR))
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
         decoded = {shard: decode_cursor(i) for shard, i in self._read_cursors(shards).items()}
@@ -103,7 +100,7 @@ class DynamoDbControlStore:
         return self._set_cursor(shard, minute, epoch, condition)
 
     def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
-        key = _taken_key(tenant)
+        key = encode_id(taken_id(tenant))
         granted = min(wanted, most)
         for _ in range(_TRIES):
             if granted <= 0:
@@ -121,9 +118,8 @@ class DynamoDbControlStore:
         )
 
     def taken_runs(self, tenant: str, minute: datetime) -> int:
-        item = read_one(
-            self._client, self._table, _taken_key(tenant), "read taken runs", consistent=True
-        )
+        key = encode_id(taken_id(tenant))
+        item = read_one(self._client, self._table, key, "read taken runs", consistent=True)
         return decode_taken(item or {}, minute) or 0
 
     def _add_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
@@ -159,15 +155,8 @@ class DynamoDbControlStore:
         """Start the count of *minute* at *granted*, replacing the item *stored*. False if it has
         changed.
         """
-        condition = (
-            _unchanged(stored, TAKEN)
-            if stored
-            else {"ConditionExpression": "attribute_not_exists(id)"}
-        )
         item = key | encode_taken(TakenRuns(minute, granted))
-        with conditional("take runs") as write:
-            self._client.put_item(TableName=self._table, Item=item, **condition)
-        return write.made
+        return self._put("take runs", item, _unchanged(stored, TAKEN)) is None
 
     def audit(self, part: int | None = None) -> Audit | None:
         key = encode_id(audit_id(part))
@@ -175,24 +164,15 @@ class DynamoDbControlStore:
         return None if item is None else decode_audit(item)
 
     def replace_audit(self, was: Audit | None, to: Audit, part: int | None = None) -> bool:
-        request: dict[str, Any] = {
-            "TableName": self._table,
-            "Item": encode_id(audit_id(part)) | encode_audit(to),
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
-        if was is None:
-            request["ConditionExpression"] = "attribute_not_exists(id)"
-        else:
-            raw = was.raw if isinstance(was, BrokenAudit) else encode_audit(was)
-            request |= _unchanged(raw, AUDIT)
-        with conditional("replace audit") as write:
-            self._client.put_item(**request)
+        item = encode_id(audit_id(part)) | encode_audit(to)
+        raw = was.raw if isinstance(was, BrokenAudit) else encode_audit(was) if was else {}
+        found = self._put("replace audit", item, _unchanged(raw, AUDIT))
         # The SDK may have sent the request twice: then the first one succeeded.
-        return write.made or write.found == request["Item"]
+        return found is None or found == item
 
     def _read_cursors(self, shards: Collection[int]) -> dict[int, Item]:
-        by_id = {_cursor_key(shard)["id"]["S"]: shard for shard in shards}
-        keys = [_cursor_key(shard) for shard in by_id.values()]
+        by_id = {cursor_id(shard): shard for shard in shards}
+        keys = [*map(encode_id, by_id)]
         request = {"ConsistentRead": True}
         items = read_all(self._client, self._table, keys, request, "read cursors")
         return {by_id[item["id"]["S"]]: dict(item) for item in items}
@@ -200,28 +180,28 @@ class DynamoDbControlStore:
     def _set_cursor(
         self, shard: int, minute: datetime, epoch: int, condition: Mapping[str, Any]
     ) -> bool:
-        item = _cursor_key(shard) | encode_cursor(Cursor(minute, epoch))
-        with conditional("set cursor") as write:
-            self._client.put_item(TableName=self._table, Item=item, **condition)
-        return write.made
+        item = encode_id(cursor_id(shard)) | encode_cursor(Cursor(minute, epoch))
+        return self._put("set cursor", item, condition) is None
 
-
-def _lease_key(group: int) -> Item:
-    return encode_id(f"lease#{group}")
-
-
-def _cursor_key(shard: int) -> Item:
-    return encode_id(f"cursor#{shard}")
-
-
-def _taken_key(tenant: str) -> Item:
-    return encode_id(f"runs#{tenant}")
+    def _put(self, what: str, item: Item, condition: Mapping[str, Any]) -> Item | None:
+        """Store *item*. Returns None, or the item that fails the condition."""
+        with conditional(what) as write:
+            self._client.put_item(
+                TableName=self._table,
+                Item=item,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                **condition,
+            )
+        return None if write.made else write.found
 
 
 def _unchanged(item: Item, fields: Iterable[Field[Any]]) -> dict[str, Any]:
-    """The condition that *fields* of the stored item are still those of *item*.
+    """The condition that *fields* of the stored item are still those of *item*; that no item
+    exists if *item* is empty.
 
     A valid item differs from a broken one in at least one of the fields, so it is not overwritten.
     If several watchers see the same broken item, only the first one repairs it.
     """
+    if not item:
+        return {"ConditionExpression": "attribute_not_exists(id)"}
     return unchanged(fields, item, "attribute_exists(id)")

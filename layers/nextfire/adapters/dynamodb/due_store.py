@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.clients import chunks, concurrently, one_by_one
-from nextfire.adapters.aws.errors import conditional, is_transient, refused, translated, unanswered
-from nextfire.adapters.dynamodb.batch_reads import read_all
+from nextfire.adapters.aws.clients import chunks, concurrently, in_batch, one_by_one
+from nextfire.adapters.aws.errors import conditional, translated
+from nextfire.adapters.dynamodb.batch_reads import query_pages, read_all
 from nextfire.adapters.dynamodb.batch_retries import WRITE_LIMIT
 from nextfire.adapters.dynamodb.due_items import (
     ENTRY,
@@ -74,13 +74,8 @@ class DynamoDbDueStore:
             request["ExclusiveStartKey"] = encode_key(after)
         if page is not None:
             request["Limit"] = page
-        while True:
-            with translated("read due entries"):
-                answer = self._client.query(**request)
-            yield from map(decode_entry, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                return
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        for items in query_pages(self._client, request, "read due entries"):
+            yield from map(decode_entry, items)
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
         keys = [encode_key(slot) for slot in dict.fromkeys(slots)]
@@ -95,32 +90,16 @@ class DynamoDbDueStore:
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         slots = [Slot(entry.bucket(now, self._shards), entry.sort_key) for entry in entries]
         # Two entries with the same key are one entry. DynamoDB rejects a batch with duplicate keys.
-        items = {s: encode_entry(e, s) for e, s in zip(entries, slots, strict=True)}
-        stored = set(
-            self._write(
-                {slot: {"PutRequest": {"Item": item}} for slot, item in items.items()},
-                single=lambda slot: self._client.put_item(TableName=self._table, Item=items[slot]),
-            )
-        )
+        stored = self._write({s: _put(e, s) for e, s in zip(entries, slots, strict=True)})
         return {entry for entry, slot in zip(entries, slots, strict=True) if slot in stored}
 
     def mark_held(self, entries: Collection[StoredEntry]) -> None:
-        items = {
-            each.slot: encode_entry(replace(each.entry, held=True), each.slot) for each in entries
-        }
         self._write(
-            {slot: {"PutRequest": {"Item": item}} for slot, item in items.items()},
-            single=lambda slot: self._client.put_item(TableName=self._table, Item=items[slot]),
+            {each.slot: _put(replace(each.entry, held=True), each.slot) for each in entries}
         )
 
     def delete(self, slots: Collection[Slot]) -> set[Slot]:
-        deleted = self._write(
-            {slot: {"DeleteRequest": {"Key": encode_key(slot)}} for slot in slots},
-            single=lambda slot: self._client.delete_item(
-                TableName=self._table, Key=encode_key(slot)
-            ),
-        )
-        return {*deleted}
+        return self._write({slot: {"DeleteRequest": {"Key": encode_key(slot)}} for slot in slots})
 
     def keep(self, entry: BrokenEntry, now: datetime) -> None:
         item: Item = dict(entry.raw) if isinstance(entry.raw, Mapping) else {}
@@ -147,30 +126,34 @@ class DynamoDbDueStore:
                 TableName=self._table, Key=encode_key(entry.slot), **unchanged(ENTRY, raw)
             )
 
-    def _write(self, requests: Mapping[Slot, Any], single: Any) -> list[Slot]:
+    def _write(self, requests: Mapping[Slot, Any]) -> set[Slot]:
         """Write *requests* in concurrent batches. Returns the slots that were written."""
 
+        def one(slot: Slot) -> None:
+            request = requests[slot]
+            if "PutRequest" in request:
+                self._client.put_item(TableName=self._table, **request["PutRequest"])
+            else:
+                self._client.delete_item(TableName=self._table, **request["DeleteRequest"])
+
         def batch(slots: list[Slot]) -> list[Slot]:
-            if len(slots) == 1:
-                return one_by_one(slots, single)
-            try:
-                answer = self._client.batch_write_item(
-                    RequestItems={self._table: [requests[slot] for slot in slots]}
-                )
-            except unanswered():
-                return []
-            except refused() as error:
-                if is_transient(error):
-                    return []  # more requests would only add load
-                # The whole batch was rejected, maybe for one bad entry. Each write is idempotent.
-                return one_by_one(slots, single)
+            answer = self._client.batch_write_item(
+                RequestItems={self._table: [requests[slot] for slot in slots]}
+            )
             left = {
                 _slot_of(request) for request in answer["UnprocessedItems"].get(self._table, [])
             }
             return [slot for slot in slots if slot not in left]
 
-        written = concurrently(self._executor, batch, chunks([*requests], WRITE_LIMIT))
-        return [slot for slots in written for slot in slots]
+        def write(slots: list[Slot]) -> list[Slot]:
+            return one_by_one(slots, one) if len(slots) == 1 else in_batch(slots, batch, one)
+
+        written = concurrently(self._executor, write, chunks([*requests], WRITE_LIMIT))
+        return {slot for slots in written for slot in slots}
+
+
+def _put(entry: DueEntry, slot: Slot) -> dict[str, Any]:
+    return {"PutRequest": {"Item": encode_entry(entry, slot)}}
 
 
 def _quarantine_key(slot: Slot) -> str:

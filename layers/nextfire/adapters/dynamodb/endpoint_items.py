@@ -26,8 +26,9 @@ KEPT = timedelta(days=30)
 """How long an endpoint without a pause or a limit is kept after its last change."""
 
 
-def _owner(key: EndpointKey) -> str:
-    return f"{key.pool}/{key.tenant}"
+def owner(pool: str, tenant: str) -> str:
+    """The partition key of *tenant*'s endpoints in *pool*."""
+    return f"{pool}/{tenant}"
 
 
 def _expires_at(endpoint: Endpoint) -> int | None:
@@ -37,7 +38,13 @@ def _expires_at(endpoint: Endpoint) -> int | None:
 
 
 KEY: tuple[Field[Endpoint], ...] = (
-    Field("owner", TEXT, EXECUTORS, get=lambda each: _owner(each.key), decoded=False),
+    Field(
+        "owner",
+        TEXT,
+        EXECUTORS,
+        get=lambda each: owner(each.key.pool, each.key.tenant),
+        decoded=False,
+    ),
     Field("destination", TEXT, EXECUTORS, get=lambda each: each.key.destination, decoded=False),
 )
 ENDPOINTS_TABLE: tuple[Field[Endpoint], ...] = (
@@ -61,17 +68,9 @@ encode_endpoint = encoder(ENDPOINTS_TABLE)
 _decode_attributes = raw_decoder(ENDPOINTS_TABLE)
 
 
-def encode_owner(pool: str, tenant: str) -> Item:
-    """The partition key of *tenant*'s endpoints in *pool*, as the value of an attribute."""
-    return TEXT.attribute(f"{pool}/{tenant}")
-
-
 def encode_key(key: EndpointKey) -> Item:
     """The key of the item of an endpoint."""
-    return {
-        "owner": encode_owner(key.pool, key.tenant),
-        "destination": TEXT.attribute(key.destination),
-    }
+    return {"owner": {"S": owner(key.pool, key.tenant)}, "destination": {"S": key.destination}}
 
 
 def decode_limit(item: Mapping[str, Any]) -> CallLimit:

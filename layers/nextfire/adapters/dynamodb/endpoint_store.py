@@ -11,7 +11,7 @@ from nextfire.adapters.dynamodb.endpoint_items import (
     decode_endpoint,
     encode_endpoint,
     encode_key,
-    encode_owner,
+    owner,
 )
 from nextfire.adapters.dynamodb.flow_items import decode_flow, encode_flow, encode_flow_key
 from nextfire.adapters.dynamodb.items import Item
@@ -65,7 +65,7 @@ class DynamoDbEndpointStore:
             "TableName": self._table,
             "KeyConditionExpression": "#owner = :owner",
             "ExpressionAttributeNames": {"#owner": "owner"},
-            "ExpressionAttributeValues": {":owner": encode_owner(pool, tenant)},
+            "ExpressionAttributeValues": {":owner": {"S": owner(pool, tenant)}},
             "ConsistentRead": True,
             "Limit": limit,
         }

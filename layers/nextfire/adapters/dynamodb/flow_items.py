@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from nextfire.adapters.dynamodb.endpoint_items import decode_limit
+from nextfire.adapters.dynamodb.endpoint_items import decode_limit, owner
 from nextfire.adapters.dynamodb.fields import (
     EXECUTORS,
     INTEGER,
@@ -57,7 +57,7 @@ _PLACES = Codec("S", _encode_places, _decode_places)
 
 def _owner(key: EndpointKey) -> str:
     # Not in the partition of the endpoints, so that they are listed without their flows.
-    return f"{key.pool}/{key.tenant}/flow"
+    return f"{owner(key.pool, key.tenant)}/flow"
 
 
 def _expires_at(flow: CallFlow) -> int | None:
@@ -84,10 +84,7 @@ _decode_attributes = raw_decoder(FLOWS)
 
 def encode_flow_key(key: EndpointKey) -> Item:
     """The key of the item of a flow."""
-    return {
-        "owner": TEXT.attribute(_owner(key)),
-        "destination": TEXT.attribute(key.destination),
-    }
+    return {"owner": {"S": _owner(key)}, "destination": {"S": key.destination}}
 
 
 def decode_flow(key: EndpointKey, item: Mapping[str, Any]) -> CallFlow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -34,6 +34,7 @@ from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job, Replaced
 from nextfire.domain.json_text import compact_json, reject_constant
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.pages import Scan
 
 _CACHED = 4 * 1024
 _read_once = lru_cache(maxsize=512)(JobDefinition.stored)
@@ -239,6 +240,24 @@ def decode_job(item: Mapping[str, Any]) -> Job:
         )
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise UndecodableError(f"job does not decode: {type(error).__name__}: {error}") from error
+
+
+def decode_jobs(items: Iterable[Mapping[str, Any]]) -> dict[JobKey, Job | Exception]:
+    """The jobs of *items*; instead of one that does not decode, the error."""
+    found: dict[JobKey, Job | Exception] = {}
+    for item in items:
+        try:
+            found[decode_key(item)] = decode_job(item)
+        except UndecodableError as error:
+            found[decode_key(item)] = error
+    return found
+
+
+def scanned(items: Iterable[Mapping[str, Any]], last: JobKey | None) -> Scan:
+    found = decode_jobs(items)
+    jobs = [job for job in found.values() if isinstance(job, Job)]
+    unreadable = [(key, str(e)) for key, e in found.items() if isinstance(e, Exception)]
+    return Scan(jobs, unreadable, last)
 
 
 def is_unchanged(item: Mapping[str, Any], job: Job) -> bool:

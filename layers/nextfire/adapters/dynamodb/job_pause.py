@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +10,6 @@ from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.job_items import PAUSED_FIELDS, encode_key
 from nextfire.adapters.dynamodb.run_updates import set_or_remove
 from nextfire.domain.change import CHANGED_BY
-from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 
@@ -22,10 +20,7 @@ def pause_update(table: str, job: Job, reason: str, now: datetime) -> Any:
     """The parameters of the UpdateItem that pauses *job* at *now*, if it is ACTIVE and has the
     revision that was read.
     """
-    paused = replace(
-        job.paused(now, reason), updated_at=max(cut(now), job.updated_at), revision=job.revision + 1
-    )
-    fields = _encode(paused)
+    fields = _encode(job.paused(now, reason).revised(now))
     return {
         "TableName": table,
         "Key": encode_key(job.key),

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import translated
-from nextfire.adapters.dynamodb.job_items import decode_job, decode_key, encode_key
-from nextfire.domain.errors import UndecodableError
+from nextfire.adapters.dynamodb.job_items import decode_key, encode_key, scanned
 from nextfire.domain.ids import JobKey
-from nextfire.domain.job import Job
 from nextfire.domain.ports.pages import Scan
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ with it."""
 
 
 class JobScan:
-    """Scans the table `jobs`.
+    """The scans of `JobStore`.
 
     Not a parallel scan: its segments are ranges of hashes of partition keys, and all jobs of a
     tenant have one partition key.
@@ -33,14 +31,7 @@ class JobScan:
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
         request: dict[str, Any] = {"ConsistentRead": True, "Limit": limit}
         items, last = self._page("scan jobs", after, request)
-        jobs: list[Job] = []
-        unreadable: list[tuple[JobKey, str]] = []
-        for item in items:
-            try:
-                jobs.append(decode_job(item))
-            except UndecodableError as error:
-                unreadable.append((decode_key(item), str(error)))
-        return Scan(jobs, unreadable, last)
+        return scanned(items, last)
 
     def skip(self, after: JobKey | None, number: int) -> JobKey | None:
         names = {"ProjectionExpression": "tenant, job_id"}

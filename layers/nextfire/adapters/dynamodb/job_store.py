@@ -8,15 +8,16 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.clients import transact, transact_all
+from nextfire.adapters.aws.clients import transact
 from nextfire.adapters.aws.errors import TransactionConflictError, conditional, translated
-from nextfire.adapters.dynamodb.batch_reads import read_batches, read_one, throttled
+from nextfire.adapters.dynamodb.batch_reads import query_pages, read_batches, read_one, throttled
 from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.job_items import (
     WITHOUT_PAYLOAD,
     decode_job,
+    decode_jobs,
     decode_key,
     encode_job,
     encode_key,
@@ -33,7 +34,7 @@ from nextfire.domain.ids import JOB_ID, JobKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.ports.pages import Page, Scan
+from nextfire.domain.ports.pages import Page
 from nextfire.domain.quotas import too_many_jobs
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _PATIENT_TRIES = 12  # of a patient store; they take 12 s at most
 _BETWEEN_TRIES = [0.1, 0.1, *(0.1 * 1.5**n for n in range(10))]  # maximum seconds
 
 
-class DynamoDbJobStore:
+class DynamoDbJobStore(JobScan):
     """`JobStore` on the tables `jobs` and, for the first due entry of a job, `due`.
 
     The number of jobs that count against a tenant's quota is an item of the table `jobs` in a
@@ -62,12 +63,10 @@ class DynamoDbJobStore:
         patient: bool = False,
     ) -> None:
         """*patient*: wait up to 12 s for other processes that write the same job or count."""
-        self._client = client
-        self._table = table
+        super().__init__(client, table)
         self._due_table = due_table
         self._shards = shards
         self._patient = patient
-        self._all = JobScan(client, table)
 
     def create(
         self,
@@ -115,16 +114,10 @@ class DynamoDbJobStore:
     def get_many(
         self, keys: Collection[JobKey], *, consistent: bool = False
     ) -> Mapping[JobKey, Job | Exception]:
-        found: dict[JobKey, Job | Exception] = {}
         asked = [*map(encode_key, dict.fromkeys(keys))]
         request = WITHOUT_PAYLOAD | {"ConsistentRead": consistent}
         items, unread = read_batches(self._client, self._table, asked, request, "get jobs")
-        for item in items:
-            try:
-                found[decode_key(item)] = decode_job(item)
-            except UndecodableError as error:
-                found[decode_key(item)] = error
-        return found | {decode_key(key): throttled("get jobs") for key in unread}
+        return decode_jobs(items) | {decode_key(key): throttled("get jobs") for key in unread}
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
         request: dict[str, Any] = {
@@ -145,25 +138,18 @@ class DynamoDbJobStore:
             "KeyConditionExpression": "tenant = :tenant",
             "ExpressionAttributeValues": to_item({":tenant": tenant}),
             "ProjectionExpression": "job_id",
+            "Limit": limit,
         }
         if after is not None:
             request["KeyConditionExpression"] += " AND job_id > :after"
             request["ExpressionAttributeValues"] |= to_item({":after": after})
         found: list[str] = []
-        while len(found) < limit:
-            with translated("list job ids"):
-                answer = self._client.query(**request, Limit=limit - len(found))
-            found += [item["job_id"]["S"] for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
+        for items in query_pages(self._client, request, "list job ids"):
+            found += [item["job_id"]["S"] for item in items]
+            if len(found) >= limit:
                 break
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            request["Limit"] = limit - len(found)
         return found
-
-    def scan(self, after: JobKey | None, *, limit: int) -> Scan:
-        return self._all.scan(after, limit=limit)
-
-    def skip(self, after: JobKey | None, number: int) -> JobKey | None:
-        return self._all.skip(after, number)
 
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
         with conditional("pause job") as write:
@@ -211,7 +197,7 @@ class DynamoDbJobStore:
         }
         count = self._count(job.key.tenant, -int(counted), None)
         if count is not None:
-            return self._transact([{"Update": update}, count], "complete job")
+            return self._commit([{"Update": update}], count, "complete job")
         with conditional("complete job") as write:
             self._client.update_item(**update)
         return None if write.made else write.found
@@ -266,13 +252,13 @@ class DynamoDbJobStore:
         if entry is not None:
             due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
             writes.append({"Put": due})
-        if count is None and not self._patient:
-            return transact(self._client, writes, what)
-        return self._transact([*writes, count] if count else writes, what)
+        return self._commit(writes, count, what)
 
-    def _transact(self, writes: Sequence[Any], what: str) -> Item | None:
-        """Commit *writes*, of which the last may be a count. Retries on contention: concurrent
-        creations of a tenant's jobs conflict on the count, those of children on their parent.
+    def _commit(
+        self, writes: Sequence[Any], count: dict[str, Any] | None, what: str
+    ) -> Item | None:
+        """Commit *writes* and *count*. Retries on contention: concurrent creations of a tenant's
+        jobs conflict on the count, those of children on their parent.
 
         Returns:
             None if committed; else the item that fails the condition of the first write.
@@ -280,10 +266,11 @@ class DynamoDbJobStore:
         Raises:
             QuotaUsedUpError: The count is at its limit.
         """
-        tries = _PATIENT_TRIES if self._patient else _TRIES
+        tries = _PATIENT_TRIES if self._patient else _TRIES if count else 1
+        everything = [*writes, count] if count else [*writes]
         for number in range(tries):
             try:
-                refused = transact_all(self._client, [*writes], what)
+                refused = transact(self._client, everything, what)
             except TransactionConflictError:
                 if number == tries - 1:
                     raise
@@ -294,7 +281,7 @@ class DynamoDbJobStore:
             index, item = refused
             if index == 0:
                 return item
-            raise too_many_jobs(writes[-1]["Update"]["ExpressionAttributeValues"][":most"]["N"])
+            raise too_many_jobs(everything[-1]["Update"]["ExpressionAttributeValues"][":most"]["N"])
         raise AssertionError("not reached")
 
 

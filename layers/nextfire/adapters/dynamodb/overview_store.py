@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks
 from nextfire.adapters.aws.errors import conditional, translated
-from nextfire.adapters.dynamodb.batch_reads import read_one, throttled
+from nextfire.adapters.dynamodb.batch_reads import query_pages, read_one, throttled
 from nextfire.adapters.dynamodb.batch_retries import WRITE_LIMIT, retried
 from nextfire.adapters.dynamodb.fields import unchanged
 from nextfire.adapters.dynamodb.items import Item, to_item
@@ -75,17 +75,12 @@ class DynamoDbSegmentStore:
         }
         if newest_first:
             request["Limit"] = _FIRST_PAGE
-        while True:
-            with translated("read the overview"):
-                answer = self._client.query(**request)
-            for item in answer["Items"]:
+        for items in query_pages(self._client, request, "read the overview"):
+            for item in items:
                 try:
                     yield decode_segment(log, item)
                 except UndecodableError:
                     continue  # a rebuild replaces it
-            if "LastEvaluatedKey" not in answer:
-                return
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
             if "Limit" in request:
                 request["Limit"] *= 4
 

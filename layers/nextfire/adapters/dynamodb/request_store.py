@@ -48,30 +48,10 @@ class DynamoDbRequestStore:
         return None if write.made else decode_request(write.found)
 
     def finish(self, tenant: str, key: str, began_at: datetime, answer: str) -> str:
-        with conditional("finish request") as write:
-            self._client.update_item(
-                TableName=self._table,
-                Key=_id(tenant, key),
-                UpdateExpression="SET answer = :answer",
-                ConditionExpression="#at = :at AND attribute_not_exists(answer)",
-                ExpressionAttributeNames={"#at": "at"},
-                ExpressionAttributeValues=to_item({":answer": answer, ":at": isoformat(began_at)}),
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        return answer if write.made else _answer_in(write.found, began_at) or answer
+        return self._set("finish request", _id(tenant, key), began_at, "answer", answer) or answer
 
     def refuse(self, tenant: str, key: str, began_at: datetime) -> str | None:
-        with conditional("refuse request") as write:
-            self._client.update_item(
-                TableName=self._table,
-                Key=_id(tenant, key),
-                UpdateExpression="SET refused = :yes",
-                ConditionExpression="#at = :at AND attribute_not_exists(answer)",
-                ExpressionAttributeNames={"#at": "at"},
-                ExpressionAttributeValues=to_item({":yes": True, ":at": isoformat(began_at)}),
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        return _answer_in(write.found, began_at)
+        return self._set("refuse request", _id(tenant, key), began_at, "refused", True)
 
     def note(self, request_id: str, changed_by: str, now: datetime) -> None:
         """Send *changed_by* to the audit chain, for a request that writes no other item."""
@@ -83,11 +63,24 @@ class DynamoDbRequestStore:
         with translated("note request"):
             self._client.put_item(TableName=self._table, Item=to_item(item))
 
-
-def _answer_in(item: Item, began_at: datetime) -> str | None:
-    """The answer to the request that began at *began_at*, in the *item* that failed a condition."""
-    kept = decode_request(item) if item else None
-    return kept.answer if kept is not None and kept.at == began_at else None
+    def _set(
+        self, what: str, key: Item, began_at: datetime, name: str, value: object
+    ) -> str | None:
+        """Set the attribute *name* of the request that began at *began_at*, unless it has an
+        answer: then returns that.
+        """
+        with conditional(what) as write:
+            self._client.update_item(
+                TableName=self._table,
+                Key=key,
+                UpdateExpression=f"SET {name} = :value",
+                ConditionExpression="#at = :at AND attribute_not_exists(answer)",
+                ExpressionAttributeNames={"#at": "at"},
+                ExpressionAttributeValues=to_item({":value": value, ":at": isoformat(began_at)}),
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        kept = decode_request(write.found) if write.found else None
+        return kept.answer if kept is not None and kept.at == began_at else None
 
 
 def _id(tenant: str, key: str) -> Item:

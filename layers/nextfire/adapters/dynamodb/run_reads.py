@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import translated
-from nextfire.adapters.dynamodb.batch_reads import read_all, read_one
+from nextfire.adapters.dynamodb.batch_reads import query_pages, read_all, read_one
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.pages import answered, decode_all
@@ -75,14 +75,12 @@ class RunReads:
             "Limit": limit,
         }
         found: list[Item] = []
-        while True:
-            with translated("list dead runs"):
-                answer = self._client.query(**request)
-            found += answer["Items"]
-            if len(found) >= limit or "LastEvaluatedKey" not in answer:
-                return found
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        for items in query_pages(self._client, request, "list dead runs"):
+            found += items
+            if len(found) >= limit:
+                break
             request["Limit"] = limit - len(found)
+        return found
 
     def get(self, key: RunKey) -> Run | None:
         return self._get(key, consistent=True)
@@ -115,13 +113,8 @@ class RunReads:
             "ConsistentRead": True,
             "Limit": page,
         }
-        while True:
-            with translated("read runs"):
-                answer = self._client.query(**request)
-            yield from decode_runs(answer["Items"], job, lenient=lenient)
-            if "LastEvaluatedKey" not in answer:
-                return
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        for items in query_pages(self._client, request, "read runs"):
+            yield from decode_runs(items, job, lenient=lenient)
             # A caller that reads past a small page may have to pass over many records, of runs on
             # request or outstanding ones: not with a request for each.
             request["Limit"] = max(page, min(2 * request["Limit"], _PAGES_GROW_TO))

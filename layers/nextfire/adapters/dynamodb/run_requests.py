@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.clients import transact, transact_all
+from nextfire.adapters.aws.clients import transact
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.fields import STAMP
-from nextfire.adapters.dynamodb.items import to_item
+from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.job_store import replacing
 from nextfire.adapters.dynamodb.run_items import (
     SKIPPED,
@@ -61,15 +61,8 @@ class RunRequests:
         item = encode_run(run)
         if run.finished_at is None:
             item |= to_item({"expires_at": expiry(now)})
-        put = {
-            "TableName": self._table,
-            "Item": item,
-            "ConditionExpression": "attribute_not_exists(run_id)",
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
-        due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
-        writes: list[Any] = [{"Put": put}, {"Put": due}]
-        refused = transact(self._client, writes, "request run")
+        put = self._put_if_absent(item)
+        refused = self._write_with_entry({"Put": put}, entry, now, "request run")
         if refused is None:
             return Claim(run, taken=True)
         if not refused:
@@ -77,15 +70,19 @@ class RunRequests:
         stored = decode_run(refused)
         return Claim(stored, taken=stored.on_request and stored.request == run.request)
 
+    def _write_with_entry(
+        self, write: dict[str, Any], entry: DueEntry, now: datetime, what: str
+    ) -> Item | None:
+        """Make *write* and store *entry*, both or none. Returns None if both are stored; else the
+        item that fails the condition of *write*, empty if no item exists.
+        """
+        due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
+        refused = transact(self._client, [write, {"Put": due}], what)
+        return None if refused is None else refused[1]
+
     def skip_next(self, run: Run, job: Job) -> Written:
-        item = encode_run(run)
-        put = {
-            "TableName": self._table,
-            "Item": item,
-            "ConditionExpression": "attribute_not_exists(run_id)",
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
-        return self._write_with(job, {"Put": put}, "skip occurrence")
+        put = self._put_if_absent(encode_run(run))
+        return self._write_with_job(job, {"Put": put}, "skip occurrence")
 
     def unskip(self, run: RunKey, job: Job) -> Written:
         delete = {
@@ -95,11 +92,19 @@ class RunRequests:
             "ExpressionAttributeNames": {"#state": "state", "#request": "request"},
             "ExpressionAttributeValues": to_item({":skipped": RunState.SKIPPED.value}),
         }
-        return self._write_with(job, {"Delete": delete}, "unskip occurrence")
+        return self._write_with_job(job, {"Delete": delete}, "unskip occurrence")
 
-    def _write_with(self, job: Job, write: dict[str, Any], what: str) -> Written:
+    def _put_if_absent(self, item: Item) -> dict[str, Any]:
+        return {
+            "TableName": self._table,
+            "Item": item,
+            "ConditionExpression": "attribute_not_exists(run_id)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+
+    def _write_with_job(self, job: Job, write: dict[str, Any], what: str) -> Written:
         put = replacing(job, self._jobs_table)
-        refused = transact_all(self._client, [{"Put": put}, write], what)
+        refused = transact(self._client, [{"Put": put}, write], what)
         if refused is None:
             return Written.DONE
         index, stored = refused
@@ -153,9 +158,7 @@ class RunRequests:
             ),
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
-        due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
-        writes: list[Any] = [{"Update": update}, {"Put": due}]
-        refused = transact(self._client, writes, "redrive run")
+        refused = self._write_with_entry({"Update": update}, entry, now, "redrive run")
         if refused is None:
             return Claim(run, taken=True)
         if not refused:
@@ -188,9 +191,7 @@ class RunRequests:
             ),
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
-        due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
-        writes: list[Any] = [{"Update": update}, {"Put": due}]
-        refused = transact(self._client, writes, "bring run forward")
+        refused = self._write_with_entry({"Update": update}, entry, now, "bring run forward")
         if refused is None:
             return Claim(to, taken=True)
         if not refused:

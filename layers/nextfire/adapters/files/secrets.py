@@ -9,7 +9,7 @@ from nextfire.adapters.files.folder import Folder, translated
 from nextfire.adapters.secret_values import invalid_secret, usable_text
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.places import tenant_place
-from nextfire.domain.references import ParameterReference, SecretReference
+from nextfire.domain.references import Reference
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _DEFAULT_POOL = "default"
@@ -30,30 +30,31 @@ class FileSecrets:
     def resolve(
         self,
         tenant: str,
-        reference: SecretReference | ParameterReference,
+        reference: Reference,
         *,
         again: bool = False,  # noqa: ARG002 - nothing is cached
     ) -> str:
-        noun, name = self._place(tenant, reference)
+        noun, name = reference.noun, self._place(tenant, reference)
         path = self._folder.path(name)
         content = self._folder.read(path)
         if content is None:
-            raise NotFoundError(noun, name, f"Create the {noun}: {self._command(reference)}")
+            parameter = "--parameter " if noun == "parameter" else ""
+            pool = "" if self._pool == _DEFAULT_POOL else f" --pool {self._pool}"
+            command = f"nextfire secrets put {parameter}{reference.name}{pool}"
+            raise NotFoundError(noun, name, f"Create the {noun}: {command}")
         with translated("read", path):
             if path.stat().st_mode & _OTHERS:
                 problem = f"other users have access to its file. Run: chmod 600 {path}"
                 raise invalid_secret(noun, name, problem)
-        return usable_text(_text(content), reference, noun, name)
+        return usable_text(_text(content), reference, name)
 
-    def store(
-        self, tenant: str, reference: SecretReference | ParameterReference, value: str
-    ) -> Path:
+    def store(self, tenant: str, reference: Reference, value: str) -> Path:
         """Store *value*, which only the owner can read. Returns its file.
 
         Raises:
             UnavailableError: The disk is full or the folder is not writable.
         """
-        path = self._folder.path(self._place(tenant, reference)[1])
+        path = self._folder.path(self._place(tenant, reference))
         self._folder.write(path, value.encode())
         return path
 
@@ -70,29 +71,16 @@ class FileSecrets:
             for noun in ("secret", "parameter")
         }
 
-    def delete(self, tenant: str, reference: SecretReference | ParameterReference) -> bool:
+    def delete(self, tenant: str, reference: Reference) -> bool:
         """Delete the value of *reference*. Returns whether it existed.
 
         Raises:
             UnavailableError: The folder is not writable.
         """
-        return self._folder.remove(self._folder.path(self._place(tenant, reference)[1]))
+        return self._folder.remove(self._folder.path(self._place(tenant, reference)))
 
-    def _place(
-        self, tenant: str, reference: SecretReference | ParameterReference
-    ) -> tuple[str, str]:
-        """``secret`` or ``parameter``, and its place in the folder."""
-        place = tenant_place(self._pool, tenant)
-        if isinstance(reference, SecretReference):
-            return "secret", f"secrets/{place}{reference.secret}"
-        return "parameter", f"parameters/{place}{reference.parameter}"
-
-    def _command(self, reference: SecretReference | ParameterReference) -> str:
-        """The command that stores the value."""
-        pool = "" if self._pool == _DEFAULT_POOL else f" --pool {self._pool}"
-        if isinstance(reference, SecretReference):
-            return f"nextfire secrets put {reference.secret}{pool}"
-        return f"nextfire secrets put --parameter {reference.parameter}{pool}"
+    def _place(self, tenant: str, reference: Reference) -> str:
+        return f"{reference.noun}s/{tenant_place(self._pool, tenant)}{reference.name}"
 
 
 def _text(content: bytes) -> str | None:

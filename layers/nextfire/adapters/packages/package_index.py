@@ -18,12 +18,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urljoin, urlsplit
 
 from nextfire.adapters.packages.index_pages import rewrite_links
-from nextfire.adapters.script_server import BoundedHead, ScriptServer
+from nextfire.adapters.script_server import ScriptHandler, ScriptServer
 from nextfire.dataclass import dataclass, field
 from nextfire.domain.packages import LOOPBACK, PUBLIC_INDEX, check_index, normalized
 
@@ -85,15 +84,11 @@ class IndexProxy:
     @contextmanager
     def serving(self) -> Iterator[None]:
         """Serve inside the `with` block."""
-        thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="package-index", daemon=True
-        )
-        thread.start()
+        self._server.start("package-index")
         try:
             yield
         finally:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server.stop()
             self._http.clear()
 
     def redacted(self, text: str) -> str:
@@ -255,34 +250,14 @@ class _Server(ScriptServer):
         super().__init__(_Handler, request_timeout=_REQUEST_TIMEOUT, max_pending=_CONNECTIONS)
 
 
-class _Handler(BoundedHead, BaseHTTPRequestHandler):
-    timeout = _REQUEST_TIMEOUT
-    server_version = "nextfire"
-    sys_version = ""
+class _Handler(ScriptHandler):
     server: _Server
 
-    def do_GET(self) -> None:
-        self.server.has_come(self.request)
+    do_HEAD = ScriptHandler.do_GET  # noqa: N815 - the name that http.server requires
+
+    def answer(self) -> None:
         if self.server.room.acquire(blocking=False):
             try:
                 self.server.proxy.answer(self)
             finally:
                 self.server.room.release()
-
-    do_HEAD = do_GET  # noqa: N815 - the name that http.server requires
-
-    def reply(
-        self, status: HTTPStatus, headers: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> None:
-        self.begin(status, {**(headers or {}), "Content-Length": str(len(body))})
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the path is a secret."""

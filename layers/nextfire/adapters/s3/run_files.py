@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 class S3RunFiles:
     """`RunFiles` in *bucket*, under ``pools/<pool>/<tenant>/<job id>/<run id>/<name>``.
 
-    Files of older versions, which did not separate pools, are under
-    ``<tenant>/<job id>/<run id>/<name>``. Readers need `s3:ListBucket` too, at least below their
-    prefix: without it S3 returns "access denied" for absent objects.
+    Readers need `s3:ListBucket` too, at least below their prefix: without it S3 returns "access
+    denied" for absent objects.
     """
 
     def __init__(self, client: S3Client, *, bucket: str) -> None:

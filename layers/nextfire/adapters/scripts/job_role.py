@@ -17,11 +17,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nextfire.adapters.aws.errors import error_code, refused, translated
-from nextfire.adapters.script_server import BoundedHead, ScriptServer
+from nextfire.adapters.script_server import ScriptHandler, ScriptServer
 from nextfire.dataclass import dataclass, field
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
@@ -43,7 +42,6 @@ _TURN_SECONDS = 3.0
 _MAX_PENDING = 32
 _REQUEST_TIMEOUT = 5  # seconds until a request must be complete
 _MAX_PER_LOAN = 8  # concurrent requests of one loan
-_POLL = 0.1  # seconds between checks for `close` and request timeouts
 _NOT_IN_SESSION_NAME = re.compile(r"[^A-Za-z0-9_+=,.@-]")
 _NOT_IN_TAG = re.compile(r"[^\w .:/+@-]|(?<=\A[aA][wW][sS]):")
 """What the value of a session tag cannot have, `=`, which escapes it, and the reserved `aws:`."""
@@ -112,6 +110,7 @@ class StsJobRole:
         self._loans: dict[str, _Loan] = {}
         self._numbers = itertools.count(1)
         self._server: _Server | None = None
+        self._url = ""
         self._lock = threading.Lock()  # guards the order of sessions, and server start and stop
 
     @contextmanager
@@ -146,8 +145,7 @@ class StsJobRole:
         """Stop the server."""
         with self._lock:
             if self._server is not None:
-                self._server.shutdown()
-                self._server.server_close()
+                self._server.stop()
                 self._server = None
 
     def answer(self, path: str, token: str) -> bytes | None:
@@ -232,13 +230,8 @@ class StsJobRole:
         with self._lock:
             if self._server is None:
                 self._server = _Server(self)
-                threading.Thread(
-                    target=self._server.serve_forever,
-                    args=(_POLL,),
-                    name="job-role",
-                    daemon=True,
-                ).start()
-            return f"http://127.0.0.1:{self._server.server_port}"
+                self._url = self._server.start("job-role")
+            return self._url
 
 
 class _Server(ScriptServer):
@@ -249,30 +242,16 @@ class _Server(ScriptServer):
         super().__init__(_Handler, request_timeout=_REQUEST_TIMEOUT, max_pending=_MAX_PENDING)
 
 
-class _Handler(BoundedHead, BaseHTTPRequestHandler):
-    timeout = _REQUEST_TIMEOUT
-    server_version = "nextfire"
-    sys_version = ""
+class _Handler(ScriptHandler):
     server: _Server
 
-    def do_GET(self) -> None:
-        self.server.has_come(self.request)
+    def answer(self) -> None:
         try:
             document = self.server.role.answer(self.path, self.headers.get("Authorization", ""))
         except Exception:  # noqa: BLE001 - the next loan reports the error
-            self._reply(HTTPStatus.SERVICE_UNAVAILABLE)
+            self.reply(HTTPStatus.SERVICE_UNAVAILABLE)
             return
         if document is None:
-            self._reply(HTTPStatus.NOT_FOUND)
+            self.reply(HTTPStatus.NOT_FOUND)
         else:
-            self._reply(HTTPStatus.OK, document)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: a path identifies an execution."""
-
-    def _reply(self, status: HTTPStatus, body: bytes = b"") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+            self.reply(HTTPStatus.OK, {"Content-Type": "application/json"}, document)

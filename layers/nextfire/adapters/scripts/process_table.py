@@ -64,11 +64,7 @@ def family_of(pid: int) -> tuple[int, int]:
     Raises:
         OSError: The process does not exist.
     """
-    stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fields = os.read(stat, 4096).rpartition(b")")[2].split()
-    finally:
-        os.close(stat)
+    fields = _stat(pid)
     return int(fields[1]), int(fields[3])
 
 
@@ -111,11 +107,16 @@ def processes() -> Iterable[tuple[int, int, list[bytes]]]:
             continue
         try:
             owner = os.stat(f"/proc/{name}").st_uid
-            stat = os.open(f"/proc/{name}/stat", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                fields = os.read(stat, 4096).rpartition(b")")[2].split()
-            finally:
-                os.close(stat)
+            fields = _stat(int(name))
         except OSError:
             continue  # it has ended
         yield int(name), owner, fields
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields of ``/proc/<pid>/stat``, from the state on."""
+    stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(stat, 4096).rpartition(b")")[2].split()
+    finally:
+        os.close(stat)

@@ -22,7 +22,7 @@ from nextfire.adapters.scripts.kept_program import SupervisedProgram, in_memory,
 from nextfire.adapters.scripts.launchers import Launchers
 from nextfire.adapters.scripts.launching import LauncherClient, StandardStreams
 from nextfire.adapters.scripts.script_network import Network
-from nextfire.adapters.scripts.script_streams import OutputPace, Pump, Sink, Source, Stream
+from nextfire.adapters.scripts.script_streams import OUTPUT_BURST, Pace, Pump, Sink, Source, Stream
 from nextfire.adapters.scripts.script_users import ScriptUser
 from nextfire.adapters.scripts.syscalls import script_filter
 from nextfire.dataclass import dataclass
@@ -257,7 +257,7 @@ class Sandbox:
             )
             stack.enter_context(control)
             was_alone, self.alone = self.alone, False
-            pace = OutputPace(lambda: kept.ended)
+            pace = Pace(OUTPUT_BURST, over=lambda: kept.ended)
             kept.sources += [Stream(readers[0], stdout, pace), Stream(readers[1], stderr, pace)]
             try:
                 until_started.close()

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Never
 
-from nextfire.adapters.scripts.bounded_server import CpuThrottle
+from nextfire.adapters.scripts.script_streams import PAUSE, Pace
 from nextfire.domain.attempt import MAX_NESTING, MAX_VALUE_BYTES, is_nested_too_deeply
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.masking import Masker
@@ -43,11 +43,7 @@ _MAX_LOADED = 900
 _TOO_DEEP = f"the value is nested more than {MAX_NESTING} levels deep; flatten it"
 _SAVE_BURST = 10
 _SAVE_EVERY = 0.1  # seconds per save after a burst: each save costs a write to DynamoDB
-_SHARE_OF_CORE = 0.02
-"""Fraction of a core that one script's requests may use after a burst: all runs of the executor
-share the interpreter's lock.
-"""
-_PAUSE = 0.2  # seconds at a time: the run is supervised in between
+_BURST = 0.25  # seconds of CPU time
 
 
 class Channel:
@@ -76,9 +72,7 @@ class Channel:
         self._ending = False
         self._saves = float(_SAVE_BURST)
         self._saved_at = time.monotonic()
-        self._spent = 0.0
-        self._pace = CpuThrottle(lambda: _SHARE_OF_CORE, now=time.monotonic(), spent=0.0)
-        self._replies_at = 0.0
+        self._pace = Pace(_BURST)
         self._waits = False  # for its turn to parse a large request
         self.result: bytes | None = None
 
@@ -93,7 +87,7 @@ class Channel:
 
     def ready(self, _events: int) -> None:
         """Read or write without blocking. Raises the supervisor's errors."""
-        if self._pauses():
+        if self._pace.pauses():
             return
         try:
             if self._reply:
@@ -126,26 +120,20 @@ class Channel:
             self._request.clear()
             self._ending = True
         else:
-            before = time.thread_time()
-            with _turn(end) as has_turn:
-                self._waits = not has_turn
-                if self._waits:
-                    self._searched = end
-                    return
-                request = _parse(bytes(self._request[:end]), self._masker)
-            del self._request[: end + 1]
-            self._searched = 0
-            self._reply = self._reply_to(request)
-            self._spent += time.thread_time() - before
-            now = time.monotonic()
-            self._replies_at = now + self._pace.delay(now=now, spent=self._spent)
+            with self._pace.measured():
+                self._handle(end)
 
-    def _pauses(self) -> bool:
-        """Wait a moment for `_replies_at`. Returns whether that was not long enough."""
-        left = self._replies_at - time.monotonic()
-        if left > 0:
-            time.sleep(min(left, _PAUSE))
-        return left > _PAUSE
+    def _handle(self, end: int) -> None:
+        """Answer the request until *end*, if its turn has come."""
+        with _turn(end) as has_turn:
+            self._waits = not has_turn
+            if self._waits:
+                self._searched = end
+                return
+            request = _parse(bytes(self._request[:end]), self._masker)
+        del self._request[: end + 1]
+        self._searched = 0
+        self._reply = self._reply_to(request)
 
     def _reply_to(self, request: dict[str, Any]) -> bytes:
         """The reply to *request*, which `_parse` returned."""
@@ -194,7 +182,7 @@ class Channel:
 @contextmanager
 def _turn(size: int) -> Iterator[bool]:
     """Wait a moment for the turn to parse a request of *size* bytes. Yields whether it has come."""
-    has_come = size <= _SMALL or _large.acquire(timeout=_PAUSE)
+    has_come = size <= _SMALL or _large.acquire(timeout=PAUSE)
     try:
         yield has_come
     finally:

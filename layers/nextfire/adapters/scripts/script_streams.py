@@ -13,10 +13,12 @@ from nextfire.adapters.scripts.bounded_server import CpuThrottle
 
 _READ_BYTES = 64 * 1024
 _SHARE_OF_CORE = 0.02
-"""Fraction of a core that one script's output may use after `_BURST` seconds of CPU time."""
-_BURST = 2.0
-"""More than the 16 MiB that are kept take if they are lines of text."""
-_PAUSE = 0.2  # seconds at a time: the run is supervised in between
+"""Fraction of a core that one script's output, and its requests, may use after a burst: all runs of
+the executor share the interpreter's lock.
+"""
+OUTPUT_BURST = 2.0
+"""Seconds of CPU time: more than the 16 MiB that are kept take if they are lines of text."""
+PAUSE = 0.2  # seconds at a time: the run is supervised in between
 _LINE_BYTES = 1024
 """Kept of the beginning of a line whose end is in the kept end of a stream."""
 
@@ -40,28 +42,29 @@ class Sink(Protocol):
     def __call__(self, data: bytes, /) -> None: ...
 
 
-class OutputPace:
-    """Makes a script wait whose output takes much of the executor's CPU time: to search it for
-    secrets can take a second for each megabyte. All runs share the interpreter's lock.
+class Pace:
+    """Makes a script wait that takes much of the executor's CPU time: to search its output for
+    secrets can take a second for each megabyte.
 
-    *over*: whether the program has ended; what its pipes still hold is read at once.
+    *burst*: seconds of CPU time without a wait. *over*: whether the program has ended; what its
+    pipes still hold is read at once.
     """
 
-    def __init__(self, over: Callable[[], bool]) -> None:
+    def __init__(self, burst: float, over: Callable[[], bool] = lambda: False) -> None:
         self._over = over
         self._spent = 0.0
         self._throttle = CpuThrottle(
-            lambda: _SHARE_OF_CORE, now=time.monotonic(), spent=0.0, burst=_BURST
+            lambda: _SHARE_OF_CORE, now=time.monotonic(), spent=0.0, burst=burst
         )
-        self._reads_at = 0.0
+        self._continues_at = 0.0
 
     def pauses(self) -> bool:
-        """Wait a moment until more may be read. Returns whether that was not long enough."""
-        left = self._reads_at - time.monotonic()
+        """Wait a moment for the script's turn. Returns whether that was not long enough."""
+        left = self._continues_at - time.monotonic()
         if left <= 0 or self._over():
             return False
-        time.sleep(min(left, _PAUSE))
-        return left > _PAUSE
+        time.sleep(min(left, PAUSE))
+        return left > PAUSE
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -70,13 +73,13 @@ class OutputPace:
         yield
         self._spent += time.thread_time() - before
         now = time.monotonic()
-        self._reads_at = now + self._throttle.delay(now=now, spent=self._spent)
+        self._continues_at = now + self._throttle.delay(now=now, spent=self._spent)
 
 
 class Stream:
     """The reading end of a pipe or a socket. Never closes it. *pace*: of a script's output."""
 
-    def __init__(self, descriptor: int, sink: Sink, pace: OutputPace | None = None) -> None:
+    def __init__(self, descriptor: int, sink: Sink, pace: Pace | None = None) -> None:
         # A script may open the pipe itself and take the data after the poll reports it.
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor

@@ -16,6 +16,7 @@ from nextfire.adapters.dynamodb.control_items import (
     Cursor,
     TakenRuns,
     audit_id,
+    cursor_id,
     decode_audit,
     decode_cursor,
     decode_lease,
@@ -25,6 +26,8 @@ from nextfire.adapters.dynamodb.control_items import (
     encode_id,
     encode_lease,
     encode_taken,
+    lease_id,
+    taken_id,
 )
 from nextfire.adapters.dynamodb.fields import Field, names
 from nextfire.adapters.dynamodb.items import Item
@@ -43,11 +46,11 @@ class SqliteControlStore:
         self._database = database
 
     def lease(self, group: int, *, consistent: bool = False) -> Lease | None:  # noqa: ARG002
-        item = self._get("read lease", f"lease#{group}")
+        item = self._get("read lease", lease_id(group))
         return None if item is None else decode_lease(item)
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
-        name = f"lease#{group}"
+        name = lease_id(group)
         with self._database.writing("replace lease") as connection:
             item = CONTROL.get(connection, name)
             if not _is_lease(item, was):
@@ -70,7 +73,7 @@ class SqliteControlStore:
 
     def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
         with self._database.writing("move cursor") as connection:
-            item = CONTROL.get(connection, _cursor_id(shard)) or {}
+            item = CONTROL.get(connection, cursor_id(shard)) or {}
             # An invalid epoch does not block the write: the holder's value repairs the item.
             by = item.get("epoch", {}).get("N")
             if by is not None and epoch < float(by) <= LAST_EPOCH:
@@ -79,7 +82,7 @@ class SqliteControlStore:
             return True
 
     def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
-        name = f"runs#{tenant}"
+        name = taken_id(tenant)
         with self._database.writing("take runs") as connection:
             item = CONTROL.get(connection, name) or {}
             taken = decode_taken(item, minute)
@@ -93,7 +96,7 @@ class SqliteControlStore:
             return granted
 
     def taken_runs(self, tenant: str, minute: datetime) -> int:
-        item = self._get("read taken runs", f"runs#{tenant}")
+        item = self._get("read taken runs", taken_id(tenant))
         return decode_taken(item or {}, minute) or 0
 
     def audit(self, part: int | None = None) -> Audit | None:
@@ -136,14 +139,10 @@ def _unchanged(item: Item, was: Item, fields: Iterable[Field[Any]]) -> bool:
     return all(item.get(name) == was.get(name) for name in names(fields))
 
 
-def _cursor_id(shard: int) -> str:
-    return f"cursor#{shard}"
-
-
 def _cursors(connection: sqlite3.Connection, shards: Collection[int]) -> dict[int, Item]:
-    found = {shard: CONTROL.get(connection, _cursor_id(shard)) for shard in shards}
+    found = {shard: CONTROL.get(connection, cursor_id(shard)) for shard in shards}
     return {shard: item for shard, item in found.items() if item is not None}
 
 
 def _set_cursor(connection: sqlite3.Connection, shard: int, cursor: Cursor) -> None:
-    CONTROL.put(connection, encode_id(_cursor_id(shard)) | encode_cursor(cursor))
+    CONTROL.put(connection, encode_id(cursor_id(shard)) | encode_cursor(cursor))

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from nextfire.adapters.dynamodb.cursors import decode_cursor
-from nextfire.adapters.dynamodb.endpoint_items import decode_endpoint, encode_endpoint, encode_key
+from nextfire.adapters.dynamodb.endpoint_items import (
+    decode_endpoint,
+    encode_endpoint,
+    encode_key,
+    owner,
+)
 from nextfire.adapters.dynamodb.flow_items import decode_flow, encode_flow, encode_flow_key
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.pages import limited
@@ -37,7 +42,7 @@ class SqliteEndpointStore:
     def list(self, tenant: str, pool: str, *, cursor: str | None, limit: int) -> Page[Endpoint]:
         low = "" if cursor is None else after(decode_cursor(cursor, DESTINATION))
         with self._database.reading("list endpoints") as connection:
-            items = ENDPOINTS.query(connection, f"{pool}/{tenant}", low, limit=limit + 1)
+            items = ENDPOINTS.query(connection, owner(pool, tenant), low, limit=limit + 1)
         return limited(items, limit, decode_endpoint, "destination")
 
     def _get(self, what: str, key: Item) -> Item | None:

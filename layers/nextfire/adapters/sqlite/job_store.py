@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from nextfire.adapters.dynamodb.cursors import decode_cursor
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.fields import encoder, names
 from nextfire.adapters.dynamodb.items import Item, to_item
-from nextfire.adapters.dynamodb.job_items import PAUSED_FIELDS, decode_job, decode_key, encode_job
+from nextfire.adapters.dynamodb.job_items import (
+    PAUSED_FIELDS,
+    decode_job,
+    decode_jobs,
+    decode_key,
+    encode_job,
+    scanned,
+)
 from nextfire.adapters.dynamodb.pages import limited
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import DUE, JOBS
 from nextfire.adapters.sqlite.table import after as least_after
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
-from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JOB_ID, JobKey
-from nextfire.domain.instants import cut, isoformat
+from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.pages import Page, Scan
@@ -83,12 +88,9 @@ class SqliteJobStore:
         consistent: bool = False,  # noqa: ARG002 — all reads are
     ) -> Mapping[JobKey, Job | Exception]:
         with self._database.reading("get jobs") as connection:
-            items = {key: _get(connection, key) for key in {*keys}}
-        return {
-            key: _job_or_error(_without_payload(item))
-            for key, item in items.items()
-            if item is not None
-        }
+            items = [_get(connection, key) for key in {*keys}]
+        # Watchers do not need payloads.
+        return decode_jobs(_without(item, "payload") for item in items if item is not None)
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
         low = "" if cursor is None else least_after(decode_cursor(cursor, JOB_ID))
@@ -112,15 +114,8 @@ class SqliteJobStore:
                 "WHERE (tenant, job_id) > (?, ?) ORDER BY tenant, job_id LIMIT ?",
                 (*position, limit + 1),
             )
-        jobs: list[Job] = []
-        unreadable: list[tuple[JobKey, str]] = []
-        for item in items[:limit]:
-            found = _job_or_error(item)
-            if isinstance(found, Job):
-                jobs.append(found)
-            else:
-                unreadable.append((decode_key(item), str(found)))
-        return Scan(jobs, unreadable, decode_key(items[limit - 1]) if len(items) > limit else None)
+        last = decode_key(items[limit - 1]) if len(items) > limit else None
+        return scanned(items[:limit], last)
 
     def skip(self, after: JobKey | None, number: int) -> JobKey | None:
         position = after or JobKey("", "")
@@ -133,11 +128,6 @@ class SqliteJobStore:
         return None if row is None else JobKey(*row)
 
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
-        paused = replace(
-            job.paused(now, reason),
-            updated_at=max(cut(now), job.updated_at),
-            revision=job.revision + 1,
-        )
         with self._database.writing("pause job") as connection:
             stored = _get(connection, job.key)
             if stored is None or not _has(
@@ -145,7 +135,7 @@ class SqliteJobStore:
             ):
                 return False
             kept = _without(stored, *names(PAUSED_FIELDS), CHANGED_BY)
-            JOBS.put(connection, kept | _encode_pause(paused))
+            JOBS.put(connection, kept | _encode_pause(job.paused(now, reason).revised(now)))
             return True
 
     def complete(self, job: Job, now: datetime) -> bool:
@@ -209,18 +199,6 @@ def _has(item: Item | None, **values: str | int | JobState) -> bool:
 
 def _without(item: Item, *attributes: str) -> Item:
     return {name: value for name, value in item.items() if name not in attributes}
-
-
-def _without_payload(item: Item) -> Item:
-    """Watchers do not need payloads."""
-    return _without(item, "payload")
-
-
-def _job_or_error(item: Item) -> Job | UndecodableError:
-    try:
-        return decode_job(item)
-    except UndecodableError as error:
-        return error
 
 
 def _count(connection: sqlite3.Connection, tenant: str, counts: int, most: int | None) -> None:

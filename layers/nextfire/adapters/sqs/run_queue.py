@@ -11,11 +11,10 @@ from concurrent.futures import Executor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.clients import chunks, concurrently, one_by_one
+from nextfire.adapters.aws.clients import chunks, concurrently, in_batch
 from nextfire.adapters.aws.errors import (
     error_code,
     is_server_error,
-    is_transient,
     refused,
     translated,
     unanswered,
@@ -62,27 +61,17 @@ class SqsRunQueue:
 
         def send(batch: tuple[str, list[int]]) -> list[int]:
             url, indexes = batch
-            try:
-                answer = self._client.send_message_batch(
-                    QueueUrl=url,
-                    Entries=[
-                        _parameters(messages[index][1]) | {"Id": str(index)} for index in indexes
-                    ],
-                )
-            except unanswered():
-                return []
-            except refused() as error:
-                if is_transient(error):
-                    return []  # more requests would only add load
-                # The whole batch was rejected, maybe for one bad entry. The deduplication ids make
-                # it safe to send the entries again.
-                return one_by_one(
-                    indexes,
-                    lambda index: self._client.send_message(
-                        QueueUrl=url, **_parameters(messages[index][1])
-                    ),
-                )
-            return [int(entry["Id"]) for entry in answer.get("Successful", [])]
+
+            def together(indexes: list[int]) -> list[int]:
+                entries = [_parameters(messages[n][1]) | {"Id": str(n)} for n in indexes]
+                answer = self._client.send_message_batch(QueueUrl=url, Entries=entries)
+                return [int(entry["Id"]) for entry in answer.get("Successful", [])]
+
+            def alone(index: int) -> None:
+                self._client.send_message(QueueUrl=url, **_parameters(messages[index][1]))
+
+            # The deduplication ids make it safe to send the entries again.
+            return in_batch(indexes, together, alone)
 
         return {index for sent in concurrently(self._executor, send, batches) for index in sent}
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from http.client import HTTPConnection
 from typing import Any
-from urllib.parse import urlsplit
 
-_TIMEOUT = timedelta(seconds=2)
+from nextfire.adapters.worker.ecs_agent import ask_agent
+
 _ASK_EVERY = timedelta(minutes=5)
 
 
@@ -43,7 +42,7 @@ class EcsDeployment:
             return self._is_replaced
         self._ask_at = now + _ASK_EVERY.total_seconds()
         try:
-            self._is_replaced = self._ask(_metadata(self._uri))
+            self._is_replaced = self._ask(json.loads(ask_agent("GET", self._uri, "/task")))
         except Exception as error:  # noqa: BLE001 — any error counts as not replaced
             self._log(
                 f"cannot read this task's deployment, for which its role needs "
@@ -67,20 +66,3 @@ class EcsDeployment:
             and not each["taskDefinition"].endswith(own)
             for each in deployments
         )
-
-
-def _metadata(uri: str) -> dict[str, Any]:
-    """Raises OSError, HTTPException or ValueError if the metadata cannot be read."""
-    place = urlsplit(uri)
-    # http.client ignores proxies in the environment: the metadata are on this machine.
-    connection = HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT.total_seconds())
-    try:
-        connection.request("GET", f"{place.path.rstrip('/')}/task")
-        answer = connection.getresponse()
-        text = answer.read().decode(errors="replace")
-    finally:
-        connection.close()
-    if answer.status != 200:  # noqa: PLR2004 — OK
-        raise ValueError(f"{answer.status} {text[:500]}")
-    found: dict[str, Any] = json.loads(text)
-    return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from http.client import HTTPConnection, HTTPException
-from urllib.parse import urlsplit
+from http.client import HTTPException
+
+from nextfire.adapters.worker.ecs_agent import ask_agent
 
 _PATH = "/task-protection/v1/state"
-_TIMEOUT = timedelta(seconds=2)
 _RENEW_AFTER = timedelta(minutes=5)
 _EXPIRES_IN = timedelta(hours=12) + _RENEW_AFTER
 """As long as any run may take, counted from a renewal. In a deployment ECS refuses renewals
@@ -67,20 +67,7 @@ def _put(agent_uri: str, protected: bool) -> None:  # noqa: FBT001 — the value
     state: dict[str, object] = {"ProtectionEnabled": protected}
     if protected:
         state["ExpiresInMinutes"] = _EXPIRES_IN // timedelta(minutes=1)
-    agent = urlsplit(agent_uri)
-    # http.client ignores proxies in the environment: the agent is on this machine.
-    connection = HTTPConnection(agent.hostname or "", agent.port, timeout=_TIMEOUT.total_seconds())
-    try:
-        connection.request(
-            "PUT",
-            agent.path.rstrip("/") + _PATH,
-            body=json.dumps(state),
-            headers={"Content-Type": "application/json"},
-        )
-        answer = connection.getresponse()
-        text = answer.read().decode(errors="replace")
-    finally:
-        connection.close()
-    document = json.loads(text) if answer.status == 200 else None  # noqa: PLR2004 — OK
+    text = ask_agent("PUT", agent_uri, _PATH, json.dumps(state))
+    document = json.loads(text)
     if not isinstance(document, dict) or "protection" not in document:
-        raise ValueError(f"{answer.status} {text[:500]}")
+        raise ValueError(f"200 {text[:500]}")

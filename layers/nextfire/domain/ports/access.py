@@ -11,7 +11,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.keys import ApiKey
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.pages import Page
-from nextfire.domain.references import ParameterReference, SecretReference
+from nextfire.domain.references import Reference
 
 
 class KeyStore(Protocol):
@@ -58,13 +58,7 @@ class KeyStore(Protocol):
 class Secrets(Protocol):
     """Reads the secrets and parameters of one pool."""
 
-    def resolve(
-        self,
-        tenant: str,
-        reference: SecretReference | ParameterReference,
-        *,
-        again: bool = False,
-    ) -> str:
+    def resolve(self, tenant: str, reference: Reference, *, again: bool = False) -> str:
         """Return the value of *tenant*'s secret or parameter, at most a minute old; with *again*,
         the present one.
 

@@ -16,7 +16,6 @@ from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.access import Secrets
-from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.targets.http.document import (
     ApiKeyAuth,
     Auth,
@@ -88,7 +87,7 @@ class _Cached:
         return self.token if self.token is not None and now < self.token.until else None
 
 
-_SecretKey = tuple[str, SecretReference | ParameterReference]
+_SecretKey = tuple[str, Reference]
 """Tenant and reference."""
 Send = Callable[[Request], Response]
 """Sends a request within the attempt: by its deadline, and to allowed addresses only."""

@@ -23,7 +23,7 @@ from nextfire.domain.ports.access import Secrets
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl
-from nextfire.domain.references import ParameterReference, SecretReference
+from nextfire.domain.references import Reference
 from nextfire.domain.run import Run
 from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.document import HttpCall
@@ -179,9 +179,7 @@ class HttpTarget:
         )
         return TlsSettings(ca, certificate, key)
 
-    def _secret(
-        self, job: Job, reference: SecretReference | ParameterReference, masker: Masker
-    ) -> str:
+    def _secret(self, job: Job, reference: Reference, masker: Masker) -> str:
         value = self._secrets.resolve(job.key.tenant, reference)
         masker.add(value)
         return value

@@ -150,14 +150,7 @@ class MemoryJobStore:
                 return False
             if stored.state is not JobState.ACTIVE:
                 return False
-            paused = stored.paused(now, reason)
-            self._keep(
-                replace(
-                    paused,
-                    revision=stored.revision + 1,
-                    updated_at=max(cut(now), stored.updated_at),
-                )
-            )
+            self._keep(stored.paused(now, reason).revised(now))
             return True
 
     def complete(self, job: Job, now: datetime) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.references import ParameterReference, SecretReference
+from nextfire.domain.references import Reference, SecretReference
 
 
 class MemorySecrets:
@@ -18,17 +18,15 @@ class MemorySecrets:
     def resolve(
         self,
         tenant: str,
-        reference: SecretReference | ParameterReference,
+        reference: Reference,
         *,
         again: bool = False,  # noqa: ARG002 - nothing is cached
     ) -> str:
-        if isinstance(reference, SecretReference):
-            noun, whole = "secret", f"{tenant}/{reference.secret}"
-            name = f"{whole}#{reference.key}" if reference.key else whole
+        noun, name = reference.noun, f"{tenant}/{reference.name}"
+        if isinstance(reference, SecretReference) and reference.key:
+            whole, name = name, f"{name}#{reference.key}"
             if whole in self.values and name not in self.values:
                 raise InvalidInputError(noun, whole, f"it has no key {reference.key!r}", "Add it.")
-        else:
-            noun, name = "parameter", f"{tenant}/{reference.parameter}"
         if name not in self.values:
             plain = name.removeprefix(f"{tenant}/")
             raise NotFoundError(noun, name, self.remedy.format(name=plain))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from zlib import crc32
 
 from nextfire.dataclass import dataclass
@@ -121,23 +122,12 @@ class Actions:
         """Store entries where the time zone rules have moved them. Returns the slots of those that
         are done. The record of the former instant decides whether the run has started there.
         """
-        done: list[Slot] = []
-        for due in moved:
-            stored = due.stored
-            try:
-                is_done = isinstance(due.decision, Move) and self._move(due.decision, now, report)
-            except UnavailableError as error:
-                is_done = False
-                report.not_answered(stored, error)
-            except Exception as error:  # noqa: BLE001 - one job's defect must not stop the others
-                report.cannot_decide(stored, error)
-                self.waiting.postpone([stored], WaitReason.BROKEN)
-                continue
-            if is_done:
-                done.append(stored.slot)
-            else:
-                self.waiting.postpone([stored], WaitReason.NO_ANSWER)
-        return done
+        going = [
+            (due.stored, partial(self._move, decision, now, report))
+            for due in moved
+            if isinstance(decision := due.decision, Move)
+        ]
+        return self._finish(going, WaitReason.NO_ANSWER, report)
 
     def _move(self, decision: Move, now: datetime, report: TickReport) -> bool:
         skipped = Run.skipped(decision.run, decision.reason, cut(now))
@@ -188,29 +178,13 @@ class Actions:
         and store each job's first FIRE entry. Returns the slots of entries that are done.
         """
         going = [
-            (due, self.ports.executor.submit(self._resume, due, decision))
+            (due.stored, self.ports.executor.submit(self._resume, due, decision).result)
             for due in ended
             if isinstance(decision := due.decision, Resume)
         ]
-        done: list[Slot] = []
-        again: list[StoredEntry] = []
-        for due, resuming in going:
-            stored, key = due.stored, due.entry.job
-            try:
-                resumed = resuming.result()
-            except UnavailableError as error:
-                again.append(stored)
-                report.not_answered(stored, error)
-            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
-                report.cannot_decide(stored, error)
-                self.waiting.postpone([stored], WaitReason.BROKEN)
-            else:
-                if resumed:
-                    done.append(stored.slot)
-                    report.notes.append(f"resumed {key.tenant}/{key.job_id}")
-                else:  # the job changed concurrently: decide again
-                    again.append(stored)
-        self.waiting.postpone(again, WaitReason.NO_ANSWER)
+        done = self._finish(going, WaitReason.NO_ANSWER, report)
+        resumed = (due.entry.job for due in ended if due.stored.slot in done)
+        report.notes += [f"resumed {job.tenant}/{job.job_id}" for job in resumed]
         return done
 
     def _resume(self, due: DecidedEntry, decision: Resume) -> bool:
@@ -232,27 +206,37 @@ class Actions:
             return crc32(f"{begun_at} {due.stored.slot.sort_key}".encode())
 
         going = [
-            (due.stored, self.ports.executor.submit(self.backfill.step, d.entry, d.job, until))
+            (
+                due.stored,
+                self.ports.executor.submit(self.backfill.step, d.entry, d.job, until).result,
+            )
             for due in sorted(backfills, key=turn)
             if isinstance(d := due.decision, ContinueDecision)
         ]
+        return self._finish(going, WaitReason.BACKFILL, report)
+
+    def _finish(
+        self,
+        going: Sequence[tuple[StoredEntry, Callable[[], bool]]],
+        otherwise: WaitReason,
+        report: TickReport,
+    ) -> list[Slot]:
+        """The slots of the entries in *going* that are done. The others are decided again later."""
         done: list[Slot] = []
         again: list[StoredEntry] = []
-        for stored, step in going:
+        for stored, is_done in going:
             try:
-                over = step.result()
-            except UnavailableError as error:
-                again.append(stored)
-                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
-            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
-                report.cannot_decide(stored, error)
-                self.waiting.postpone([stored], WaitReason.BROKEN)
-            else:
-                if over:
+                if is_done():
                     done.append(stored.slot)
                 else:
                     again.append(stored)
-        self.waiting.postpone(again, WaitReason.BACKFILL)
+            except UnavailableError as error:
+                again.append(stored)
+                report.not_answered(stored, error, late=otherwise is not WaitReason.BACKFILL)
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
+                report.cannot_decide(stored, error)
+                self.waiting.postpone([stored], WaitReason.BROKEN)
+        self.waiting.postpone(again, otherwise)
         return done
 
 

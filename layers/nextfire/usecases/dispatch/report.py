@@ -82,9 +82,9 @@ class TickReport:
     notes: list[str] = field(default_factory=list)
     behind: Behind | None = None
 
-    def not_answered(self, stored: StoredEntry, error: Exception) -> None:
-        """*stored* waits for a table. It counts as undelivered: no run may be sent, or be late."""
-        self.undelivered += 1
+    def not_answered(self, stored: StoredEntry, error: Exception, *, late: bool = True) -> None:
+        """*stored* waits for a table. If *late*, it counts as undelivered."""
+        self.undelivered += late
         self.notes.append(f"{stored.slot.sort_key} waits: {error}")
 
     def cannot_decide(self, stored: StoredEntry, error: Exception) -> None:
