@@ -107,7 +107,7 @@ def state_folder(prefix: str = "bench-embedded-") -> Iterator[Path]:
 
 @contextmanager
 def embedded_stack(prefix: str = "bench-embedded-") -> Iterator[tuple[Path, EmbeddedInfo, Client]]:
-    """A folder that scripts may enter, an embedded stack, and its client. The folder of the stack is
+    """A folder that scripts may enter, an embedded stack, and its client. The stack's folder is
     below it: scripts cannot read that one.
     """
     with (
