@@ -102,7 +102,7 @@ _FIRST_SEED: dict[Plant, int] = {
     call_while_down: 123,
     overwrite: 2123,
     ignore_places: 10583,
-    repair_held_runs: 10083,
+    repair_held_runs: 12043,
     believe_in_lost_responses: 103,
     forget_held_runs: 163,
 }
