@@ -100,6 +100,12 @@ def _of_all(
     now = present()
     active = _active(caller, client, labels)
     delayed = [job for job in active if may_be_delayed(job, now)]
+    if delayed[MOST:]:
+        caller.say(
+            f"Incomplete: runs of over {MOST} jobs may be delayed by jitterSec; of {MOST} of them,"
+            " the delayed runs are shown. Show one with nextfire jobs upcoming JOB_ID."
+        )
+    delayed = delayed[:MOST]
     asked = {job["jobId"] for job in delayed}
     jobs = sorted(
         (

@@ -142,6 +142,16 @@ def test_a_job_without_an_occurrence_that_can_be_delayed_is_not_asked_for(
     assert len(api.requests) == 1 + 1
 
 
+def test_of_many_jobs_that_may_be_delayed_few_are_asked_for(call: Call, api: Api) -> None:
+    spread = {"type": "CRON", "schedule": "0 * * * *", "jitterSec": 3600}
+    serve(api, *(every(f"j{n:03}", 60, first=60, **spread) for n in range(upcoming.MOST + 1)))
+
+    listed = call("jobs", "upcoming", "--count", "5", "--json")
+
+    assert len(api.requests) == 1 + upcoming.MOST + 1, "the list, delayed jobs, the one left"
+    assert f"of {upcoming.MOST} of them, the delayed runs are shown" in listed.stderr
+
+
 def test_until_ends_the_list_and_says_if_there_is_more(call: Call, api: Api) -> None:
     serve(api, every("a", 10, first=5), every("late", 10, first=120))
 
