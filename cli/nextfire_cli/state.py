@@ -152,13 +152,16 @@ def _overview(caller: Session, within: float | None = None) -> Document:
         found = caller.client(within).get_overview(minutes=RECENT // MINUTE).document
     except ApiError:
         return {}
+    minutes = found.get("minutes")
+    if minutes is None:
+        return {}  # not from an API of this version
     return {
         **{name: found[name] for name in ("watchers",) if name in found},
         "activity": {
             "running": found["running"],
             "waiting": found["pending"],
-            "succeeded": sum(each["succeeded"] for each in found["minutes"]),
-            "failed": sum(each["dead"] for each in found["minutes"]),
+            "succeeded": sum(each["succeeded"] for each in minutes),
+            "failed": sum(each["dead"] for each in minutes),
             "countedFrom": found["from"],
             **found["overview"],
         },
