@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 from collections.abc import Callable
 from zlib import crc32
 
@@ -44,9 +46,17 @@ each_flow = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    pools = {"default": {"executor": "worker", "targets": "calls"}}
-    return synthesize(tmp_path_factory.mktemp("aws"), {"pools": pools})[2]
+def template(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Template:
+    """The template for AWS. The first process of the run that needs it synthesizes it."""
+    shared = tmp_path_factory.getbasetemp().parent / f"template-{testrun_uid}.json"
+    with shared.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not shared.stat().st_size:
+            pools = {"default": {"executor": "worker", "targets": "calls"}}
+            json.dump(synthesize(tmp_path_factory.mktemp("aws"), {"pools": pools})[2], file)
+            file.flush()
+        found: Template = json.loads(shared.read_text())
+    return found
 
 
 @pytest.fixture

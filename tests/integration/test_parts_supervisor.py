@@ -259,6 +259,7 @@ def test_a_part_that_dies_too_often_ends_the_others(start: Start) -> None:
 
 def test_a_full_disk_does_not_end_the_parts(start: Start, tmp_path: Path) -> None:
     supervised = start("quick", "slow")
+    supervised.until((tmp_path / "parts").exists)
     (tmp_path / "full").touch()
 
     os.kill(supervised.started("quick")[0], signal.SIGKILL)
