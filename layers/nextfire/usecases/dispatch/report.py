@@ -83,7 +83,9 @@ class TickReport:
     behind: Behind | None = None
 
     def not_answered(self, stored: StoredEntry, error: Exception, *, late: bool = True) -> None:
-        """*stored* waits for a table. If *late*, it counts as undelivered."""
+        """*stored* waits for a table. If *late*, it counts as undelivered: a run may be late or not
+        be sent. The wait of a backfill makes nothing late.
+        """
         self.undelivered += late
         self.notes.append(f"{stored.slot.sort_key} waits: {error}")
 
