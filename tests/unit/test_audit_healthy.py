@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.due import DispatchEntry, Slot, bucket_name
+from nextfire.domain.due import DispatchEntry, FireEntry, Slot, bucket_name
 from nextfire.domain.occurrences import JobState
 from nextfire.usecases.dispatch.gates import Shares
 from tests.accounting import assert_all_accounted_for, settle
@@ -126,6 +126,20 @@ def test_what_comes_due_between_two_of_its_calls_does_not_count_as_loss(world: W
     assert (report.repaired, report.waiting) == (0, 1)
     assert fire_times(world) == ["14:00"]
     assert world.job(job.key).state is JobState.ACTIVE
+
+
+def test_a_job_resumed_between_two_of_its_calls_does_not_count_as_loss(world: World) -> None:
+    job = world.register(schedule="0 * * * *")
+    world.tick_at("12:00")  # no worker takes the run, so the audit checks the job twice
+    world.manage.pause(job.key, None, now=world.now, until=at("12:59:59"))
+    world.clock.move_to(at("12:59:50"))
+    world.faults.call_before_each("control.cursors", lambda: world.tick_at("12:59:59.500"))
+
+    report = audit(world)
+
+    assert (report.repaired, report.done) == (0, True)
+    assert world.job(job.key).state is JobState.ACTIVE
+    assert {type(entry) for entry in world.entries} == {FireEntry}
 
 
 def test_runs_delayed_to_the_next_minute_do_not_count_as_loss(world: World) -> None:

@@ -102,6 +102,8 @@ class JobVisits:
             found = Comparison(now, partial=True)
         missing = found.missing
         if following is not None and not is_chained(job, table):
+            if self.jobs.get(job.key) != job:
+                return  # Its entry was replaced with the job. The next audit visits it.
             entry = restored(job, found, following, since, queue_is_empty=empty)
             begins = entry.occurs_at if isinstance(entry, FireEntry) else entry.at
             missing = [m for m in missing if m.owner is not job or m.first < begins]
