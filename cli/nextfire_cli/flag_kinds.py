@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from nextfire.domain.schedule import ScheduleType
+from nextfire_cli.completing_ids import job_ids
 from nextfire_cli.durations import as_typed, iso_duration, milliseconds, whole_seconds
 from nextfire_cli.job_fields import JOB_FIELDS, JobField
 from nextfire_cli.job_files import read_labels, read_payload
@@ -47,7 +48,7 @@ class Kind:
     """How the text of a flag becomes the JSON value of its field. `is_list`: the flag may be
     repeated, and *read* gets the list. `member`: the part of the field that it sets, if not all of
     it. `of_each`: the members that it sets of each variable. `show`: the default as a user types
-    it.
+    it. `complete`: what the shell completes of a value.
     """
 
     read: Callable[[Any, "Flag"], object] = _unchanged
@@ -56,6 +57,7 @@ class Kind:
     member: str | None = None
     of_each: tuple[str, ...] = ()
     show: Callable[[Any], str] = str
+    complete: Callable[[typer.Context, str], list[str]] | None = None
 
 
 AS_TYPED = Kind()
@@ -196,6 +198,9 @@ MILLISECONDS = Kind(_milliseconds, "DURATION", show=as_typed)
 DATES = Kind(metavar="INSTANT", is_list=True)
 JSON = Kind(lambda text, flag: read_payload(text, flag.name), "JSON|@FILE")
 LABELS = Kind(lambda pairs, flag: read_labels(pairs, flag.name), "KEY=VALUE", is_list=True)
+PARENTS = Kind(
+    lambda ids, _: [{"job": each} for each in ids], "JOB_ID", is_list=True, complete=job_ids
+)
 URL = Kind(_member("url", _unchanged), "URL", member="url")
 METHOD = Kind(_member("method", _unchanged), "METHOD", member="method")
 HEADERS = Kind(_headers, "NAME=VALUE", is_list=True, member="headers")

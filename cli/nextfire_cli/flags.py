@@ -18,6 +18,7 @@ from nextfire_cli.flag_kinds import (
     METHOD,
     MILLISECONDS,
     PARAMETERS,
+    PARENTS,
     PERIOD,
     SECONDS,
     SECONDS_OR_NONE,
@@ -31,6 +32,7 @@ from nextfire_cli.flag_kinds import (
 
 _ONE = "When (one of them)"
 _WITHIN = "When, more closely"
+_AFTER = "After other jobs"
 _RETRIES = "What follows a failed attempt"
 _VARIABLES = "What the script finds in its environment"
 _CALLBACK = "HTTP callback, instead of a script"
@@ -100,6 +102,32 @@ FLAGS = (
         "Delay each run by a random time up to this: 30s, 10m.",
         kind=SECONDS,
         group=_WITHIN,
+        default="none",
+    ),
+    Flag(
+        "--after",
+        "after",
+        "Run after the runs of this job; repeat the option for each. Without a schedule, the job "
+        "runs once for each of their logical times.",
+        kind=PARENTS,
+        group=_AFTER,
+    ),
+    Flag("--trigger-rule", "triggerRule", group=_AFTER),
+    Flag(
+        "--join-timeout",
+        "joinTimeoutSec",
+        "How long a run waits for its parents: 10m, 2h. Then it is SKIPPED.",
+        kind=SECONDS,
+        default="1d",
+        group=_AFTER,
+    ),
+    Flag(
+        "--deadline",
+        "deadlineSec",
+        "How long after the logical time of its sequence a run may start: 10m, 2h; "
+        "[bold]none[/] removes it.",
+        kind=SECONDS_OR_NONE,
+        group=_AFTER,
         default="none",
     ),
     Flag(
@@ -255,11 +283,7 @@ CALL_FLAGS = [
 """The flags that define a callback, except its URL; and labels, which some API keys require."""
 
 WITHOUT_FLAG = {
-    "type": "The flag for `schedule` selects it: --cron, --at, ...",
-    "after": "Only in a document (--file): a list of objects.",
-    "triggerRule": "Only in a document (--file), with `after`.",
-    "joinTimeoutSec": "Only in a document (--file), with `after`.",
-    "deadlineSec": "Only in a document (--file), with `after`; or for a pipeline, in its file.",
+    "type": "The flag for `schedule` selects it: --cron, --at, ..., or --after without one.",
     "target.script": "Only in a document (--file): --handler names a script of the pool.",
 }
 """Fields that no flag sets, and why."""

@@ -8,6 +8,7 @@ import typer
 
 from nextfire.domain.activity import counted
 from nextfire.domain.occurrences import ENDED_STATES, JobState
+from nextfire.domain.schedule import ScheduleType
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document
 from nextfire_cli.flag_kinds import completing, one_of
@@ -51,6 +52,7 @@ def create(
       nextfire jobs create --at 2027-01-01T00:00:00Z --handler hello --payload @a.json
       nextfire jobs create --every 90m --start-at 2027-01-01 --handler hello --id every-90m
       nextfire jobs create --date 2027-03-01 --date 2027-06-01 --handler quarterly
+      nextfire jobs create --after extract --after check --handler load --id load
       nextfire jobs create -f job.yaml --name nightly
     """
     if id_ is not None:
@@ -59,11 +61,13 @@ def create(
     if isinstance(document.get("jobs"), list):
         raise typer.BadParameter(SEVERAL, param_hint="--file")
     by_flags = context.params["file"] is None
+    if by_flags and "after" in document:
+        document.setdefault("type", ScheduleType.AFTER)
     if by_flags and "type" not in document:
         raise typer.BadParameter(
             "no schedule. Use one of them, for example --in 5s. A job without a schedule is a"
             " document (--file) of type MANUAL.",
-            param_hint=WHEN,
+            param_hint=f"{WHEN}, --after",
         )
     if by_flags and not document.get("target", {}).keys() - {"pool", "env"}:
         raise typer.BadParameter(

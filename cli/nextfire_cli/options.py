@@ -66,7 +66,7 @@ def _parameter(flag: Flag) -> inspect.Parameter:
         metavar=flag.metavar or kind.metavar or (choices and "|".join(choices)),
         rich_help_panel=flag.group,
         parser=one_of(choices) if choices else None,
-        autocompletion=completing(choices) if choices else None,
+        autocompletion=completing(choices) if choices else kind.complete,
         min=value.get("minimum") if is_number else None,
         max=value.get("maximum") if is_number else None,
     )

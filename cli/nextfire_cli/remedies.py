@@ -64,7 +64,7 @@ _LISTED = {
 _NOT_FOUND = re.compile(
     rf"^({'|'.join(_LISTED)})( .* was not found\.) List yours to see their ids", re.MULTILINE
 )
-_FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
+_FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+(?:\.job)?)?: ", re.MULTILINE)
 
 
 def with_flags(text: str) -> str:

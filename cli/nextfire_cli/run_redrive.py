@@ -6,25 +6,16 @@ from typing import Annotated
 import typer
 
 from nextfire.domain.redrive_plan import Definition, RedriveAction
-from nextfire_cli import completing_ids, render, session
-from nextfire_cli.documents import Document
-from nextfire_cli.errors import FAILED, ApiError, CliError, exit_code
+from nextfire_cli import session
 from nextfire_cli.sequence_plan import change_sequence
-from nextfire_cli.session import Session
-from nextfire_cli.shared_options import Reason
+from nextfire_cli.several_runs import change_runs
+from nextfire_cli.shared_options import ExecutionIds, Reason
 from nextfire_cli.waiting import client_of, ended, exit_by_outcome
 
 
 def redrive(
     context: typer.Context,
-    execution_ids: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="EXECUTION_ID...",
-            show_default=False,
-            autocompletion=completing_ids.execution_ids,
-        ),
-    ],
+    execution_ids: ExecutionIds,
     reason: Reason = None,
     wait: Annotated[
         bool,
@@ -85,7 +76,15 @@ def redrive(
         }
         if given := [name for name, value in options.items() if value]:
             raise typer.BadParameter("only with --from JOB_ID", param_hint=given)
-        _redrive_runs(caller, execution_ids, reason, wait=wait)
+        client = client_of(caller, follows=wait)
+        runs = change_runs(
+            caller,
+            execution_ids,
+            lambda each: client.redrive_execution(each, reason=reason).document,
+            partial(ended, client) if wait else None,
+        )
+        for run in runs if wait else ():
+            exit_by_outcome(run)
         return
     if wait:
         raise typer.BadParameter("not with --from", param_hint="--wait")
@@ -109,31 +108,3 @@ def redrive(
         dry_run=dry_run,
         yes=yes,
     )
-
-
-def _redrive_runs(
-    caller: Session, execution_ids: list[str], reason: str | None, *, wait: bool
-) -> None:
-    client = client_of(caller, follows=wait)
-    items: list[Document] = []
-    refused: list[ApiError] = []
-    for execution_id in execution_ids:
-        try:
-            run = client.redrive_execution(execution_id, reason=reason).document
-        except ApiError as error:
-            refused.append(error)
-            caller.fail(CliError(f"{execution_id}: {error.problem}", error.remedy))
-            continue
-        items.append(run)
-        if not caller.for_programs:
-            caller.out.print(render.execution_line(run), soft_wrap=True)
-    for number, run in enumerate(items if wait else ()):
-        items[number] = ended(client, run)
-        if not caller.for_programs:
-            caller.out.print(render.execution_line(items[number]), soft_wrap=True)
-    if caller.for_programs:
-        caller.dump({"items": items})
-    if refused:
-        raise typer.Exit(exit_code(refused[0]) if len(execution_ids) == 1 else FAILED)
-    for run in items if wait else ():
-        exit_by_outcome(run)

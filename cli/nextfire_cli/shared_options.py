@@ -12,6 +12,10 @@ STACK = "Nextfire"
 ExecutionId = Annotated[
     str, typer.Argument(metavar="EXECUTION_ID", show_default=False, autocompletion=execution_ids)
 ]
+ExecutionIds = Annotated[
+    list[str],
+    typer.Argument(metavar="EXECUTION_ID", show_default=False, autocompletion=execution_ids),
+]
 Limit = Annotated[int, typer.Option(min=1, help="Maximum number of results.")]
 Reason = Annotated[
     str | None,

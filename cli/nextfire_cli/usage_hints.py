@@ -54,11 +54,10 @@ _ELSEWHERE: Mapping[str, str] = {
 }
 """Commands that a group does not have."""
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "--after": ("--file",),
     "--count": ("--limit",),
     "--data": ("--payload",),
     "--delay": ("--in",),
-    "--depends-on": ("--file",),
+    "--depends-on": ("--after",),
     "--diff": ("--dry-run",),
     "--end": ("--end-at", "--to"),
     "--filename": ("--file",),
@@ -92,8 +91,7 @@ _INSTEAD: Mapping[tuple[str, str], str] = {
     (
         "jobs create",
         "--type",
-    ): "It follows from --cron, --at, --in, --every or --date. Another, "
-    "such as AFTER or MANUAL, needs --file.",
+    ): "It follows from --cron, --at, --in, --every, --date or --after. MANUAL needs --file.",
     ("runs list", "--failed"): "Try: --state DEAD",
     ("runs redrive", "--all"): _REDRIVE_MANY,
     ("runs redrive", "--pool"): _REDRIVE_MANY,

@@ -108,6 +108,15 @@ TYPED = [
         " from: later",
         "--from: later than --to, which is 2027-01-01T00:00:00Z (got '2027-02-02T00:00:00Z').",
     ),
+    (
+        f"{CREATE} --after 'a b'",
+        "the message names",
+        (
+            "--after: String should match pattern '^[A-Za-z0-9_-]{1,64}$' (got 'a b'). Id of the "
+            "parent, a job of the same tenant. For example `extract`."
+        ),
+    ),
+    (f"{CREATE} --after none", "after.0", "--after: job not found (got 'none'). Create the parent"),
     # Schedules
     (
         f"{CREATE} --cron '0 3 * * mond'",

@@ -177,14 +177,14 @@ def _within(
     return next((f"Did you mean `{name}.{own}`?" for name in found), None)
 
 
-def _purpose(model: type[BaseModel] | None, path: Sequence[int | str]) -> str:
-    """The description and an example of the field at *path*, from its declaration."""
+def _purpose(model: type[BaseModel] | None, path: Sequence[int | str]) -> str | None:
+    """The description and an example of the field at *path*, if its declaration has both."""
     for name, field in _fields(model, path[:-1]):
         if name == path[-1] and field.description and field.examples:
             example = field.examples[0]
             shown = example if isinstance(example, str) else json.dumps(example)
             return f"{field.description} For example `{shown}`."
-    return "Add this field."
+    return None
 
 
 def _required(model: type[BaseModel] | None, path: Sequence[int | str]) -> dict[str, object]:
@@ -226,15 +226,16 @@ def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
         return f"For example `{bound}`."
     if kind in {"string_too_short", "string_too_long"}:
         return f"Its length is {len(fault['input'])}."
-    if kind == "missing":
-        return _purpose(model, fault["loc"])
     if kind == "model_type" and (members := _required(model, fault["loc"])):
         return f"Use a JSON object. For example `{json.dumps(members)}`."
+    purpose = _purpose(model, fault["loc"])
     remedies = {
+        "missing": purpose or "Add this field.",
+        "string_pattern_mismatch": purpose,
         "int_parsing": _WHOLE_NUMBER,
         "int_type": _WHOLE_NUMBER,
         "int_from_float": _WHOLE_NUMBER,
         "model_type": "Use a JSON object, or omit the field.",
         "json_invalid": "Use surrogates (\\ud800 to \\udfff) in pairs only.",
     }
-    return remedies.get(kind, "Use a value of the type that the message names.")
+    return remedies.get(kind) or "Use a value of the type that the message names."

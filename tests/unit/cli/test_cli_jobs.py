@@ -45,6 +45,32 @@ def test_create_sends_what_the_flags_say(call: Call, api: Api) -> None:
     assert "2026-05-24T10:00:00Z" in result.stdout
 
 
+def test_parents_make_a_job_without_a_schedule_one_of_type_after(call: Call, api: Api) -> None:
+    parents = ["--after", "extract", "--after", "check"]
+    rules = ["--trigger-rule", "all_done", "--join-timeout", "2h", "--deadline", "10m"]
+
+    result = call("jobs", "create", *parents, *rules, "--handler", "load")
+    at_night = call("jobs", "create", *parents, "--cron", "0 3 * * *", "--handler", "load")
+    in_file = call("jobs", "create", "--after", "a", "-f", "-", input="type: MANUAL\n")
+    updated = call("jobs", "update", "job_1", "--after", "extract", "--deadline", "none")
+
+    assert [each.exit_code for each in (result, at_night, in_file, updated)] == [0] * 4
+    after = [{"job": "extract"}, {"job": "check"}]
+    assert api.bodies == [
+        {
+            "type": "AFTER",
+            "after": after,
+            "triggerRule": "ALL_DONE",
+            "joinTimeoutSec": 7200,
+            "deadlineSec": 600,
+            "target": {"handler": "load"},
+        },
+        {"type": "CRON", "schedule": "0 3 * * *", "after": after, "target": {"handler": "load"}},
+        {"type": "MANUAL", "after": [{"job": "a"}]},
+    ]
+    assert api.body == {"after": [{"job": "extract"}], "deadlineSec": None}
+
+
 def test_create_reads_a_document_from_stdin(call: Call, api: Api) -> None:
     result = call("jobs", "create", "-f", "-", "--name", "n", input="type: DELAY\nschedule: PT1S\n")
 
@@ -95,7 +121,7 @@ def test_both_commands_have_the_same_flags(call: Call, command: str) -> None:
     ):
         assert flag in shown
     assert ("--id " in shown) == (command == "create")
-    assert ("JOB_ID" in shown) == (command == "update")
+    assert ("{JOB_ID}" in shown) == (command == "update")
     assert "document" not in shown.lower().replace("a job document", "")
 
 

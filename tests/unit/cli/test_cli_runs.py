@@ -238,7 +238,7 @@ def test_cancel_sends_why_and_waits_if_asked_to(call: Call, api: Api) -> None:
     assert "RUNNING" in asked.stdout
     assert "to be cancelled" in asked.stdout
     assert "asked to end it" in asked.stderr
-    assert json.loads(waited.stdout) == CANCELLED
+    assert json.loads(waited.stdout) == {"items": [CANCELLED]}
 
 
 def test_a_refused_cancel_shows_why(call: Call, api: Api) -> None:
@@ -246,7 +246,7 @@ def test_a_refused_cancel_shows_why(call: Call, api: Api) -> None:
 
     result = call("runs", "cancel", ID)
 
-    assert (result.exit_code, result.stderr) == (5, "Error: Conflict (409).\n  Do this.\n")
+    assert (result.exit_code, result.stderr) == (5, f"Error: {ID}: Conflict (409).\n  Do this.\n")
 
 
 # Replay
@@ -273,18 +273,21 @@ def test_replay_waits_for_the_new_run_if_asked_to(
 # Redrive
 
 
-def test_redrive_continues_past_what_is_refused(call: Call, api: Api) -> None:
-    api.routes[f"POST /v1/executions/{ID}/redrive"] = [problem(409, "Conflict")]
-    api.routes[f"POST /v1/executions/{OTHER}/redrive"] = [
-        DEAD | {"executionId": OTHER, "state": "PENDING"}
+@pytest.mark.parametrize(("command", "state"), [("cancel", "CANCELLED"), ("redrive", "PENDING")])
+def test_of_several_runs_the_refused_ones_do_not_affect_the_rest(
+    call: Call, api: Api, command: str, state: str
+) -> None:
+    api.routes[f"POST /v1/executions/{ID}/{command}"] = [problem(409, "Conflict")]
+    api.routes[f"POST /v1/executions/{OTHER}/{command}"] = [
+        DEAD | {"executionId": OTHER, "state": state}
     ]
 
-    result = call("runs", "redrive", ID, OTHER, "--reason", "fixed")
-    as_json = call("runs", "redrive", ID, OTHER, "--json")
+    result = call("runs", command, ID, OTHER, "--reason", "fixed")
+    as_json = call("runs", command, ID, OTHER, "--json")
 
     assert result.exit_code == as_json.exit_code == 1
     assert api.bodies == [{"reason": "fixed"}] * 2 + [{}] * 2
-    assert f"{OTHER}  PENDING" in result.stdout
+    assert f"{OTHER}  {state}" in result.stdout
     assert f"Error: {ID}: Conflict (409)." in result.stderr
     assert [each["executionId"] for each in json.loads(as_json.stdout)["items"]] == [OTHER]
 
