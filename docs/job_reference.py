@@ -16,6 +16,7 @@ _END = "<!-- End of the fields. -->\n"
 _MORE = {
     "type": "../guide/schedules.md",
     "dst": "../guide/schedules.md#daylight-saving-time",
+    "exceptDates": "../guide/schedules.md#dates-without-occurrences",
     "retryPolicy.retryOn.states": "../guide/runs.md#attempts-and-retries",
     "priority": "../guide/policies.md#dispatch-order",
     "misfire.policy": "../guide/policies.md#misfire",

@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from nextfire.domain.definition import WhenDocument
+from nextfire.domain.when import WhenDocument
 from nextfire_cli.documents import Document
 from nextfire_cli.flag_kinds import merged
 from nextfire_cli.flags import FLAGS, WHEN

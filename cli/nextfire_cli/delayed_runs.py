@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 
 from pydantic import ValidationError
 
-from nextfire.domain.definition import SCHEDULE_FIELDS, WhenDocument
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import MOMENT
 from nextfire.domain.recurrence import next_instant
 from nextfire.domain.schedule_text import parse_duration
+from nextfire.domain.when import SCHEDULE_FIELDS, WhenDocument
 from nextfire_cli.documents import Document
 
 _FIELDS = [WhenDocument.model_fields[name].alias or name for name in SCHEDULE_FIELDS]

@@ -94,6 +94,13 @@ FLAGS = (
         group=_WITHIN,
         metavar="INSTANT",
     ),
+    Flag(
+        "--except",
+        "exceptDates",
+        "Date without occurrences in --timezone, such as a holiday: 2030-12-25. May be repeated.",
+        group=_WITHIN,
+        metavar="DATE",
+    ),
     Flag("--max-runs", "maxRuns", group=_WITHIN),
     Flag("--dst", "dst", group=_WITHIN),
     Flag(

@@ -20,8 +20,8 @@ from functions.api.app import app
 from functions.api.areas import include_all
 from functions.api.operation import NOT_STORED, OPEN, PROBLEMS, RESPONSES, SCOPE
 from functions.api.resolver_parts import routes_of
-from nextfire.domain.definition import MAX_EXPRESSION
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.when import MAX_EXPRESSION
 from nextfire.responses.problems import Problem
 
 _SCHEMAS = "#/components/schemas/"

@@ -13,12 +13,12 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, WrapValidator
 
 from functions.api.bounds import check_bounds
-from nextfire.domain.definition import InstantText
 from nextfire.domain.document import Document, document_error
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JOB_ID
 from nextfire.domain.instants import isoformat
 from nextfire.domain.schedule_text import read_instant
+from nextfire.domain.when import InstantText
 
 MAX_REASON = 256
 _DEFAULT_SPAN = timedelta(days=1)

@@ -20,7 +20,7 @@ WINDOW = timedelta(seconds=64)
 AFTERWARDS = timedelta(seconds=8)
 """Longer than the longest gap between two occurrences: an extra occurrence would show."""
 MOST_LATE = timedelta(seconds=30)
-WHEN = ("type", "schedule", "timezone", "startAt", "endAt", "maxRuns", "jitterSec")
+WHEN = ("type", "schedule", "timezone", "startAt", "endAt", "exceptDates", "maxRuns", "jitterSec")
 
 
 @pytest.fixture
@@ -65,6 +65,11 @@ def schedules(start: datetime, end: datetime) -> dict[str, Document]:
         },
         "dates": {"type": "DATES", "schedule": dates, "timezone": "Europe/Berlin"},
         "dates-lambda": {"type": "DATES", "schedule": [after(6), after(12)]},
+        "dates-except": {
+            "type": "DATES",
+            "schedule": [after(7), after(7 + 86_400)],
+            "exceptDates": [f"{start + timedelta(seconds=7 + 86_400):%Y-%m-%d}"],
+        },
         "once": {"type": "ONCE", "schedule": after(10.25)},
         "delay": {"type": "DELAY", "schedule": "PT12S"},
         "manual": {"type": "MANUAL"},
@@ -117,6 +122,7 @@ def test_each_type_of_schedule_runs_at_the_instants_that_were_named(user: User) 
         "interval-jitter": 13,
         "dates": 4,
         "dates-lambda": 2,
+        "dates-except": 1,
         "once": 1,
         "delay": 1,
         "manual": 0,

@@ -56,6 +56,7 @@ SCHEDULES: list[dict[str, Any]] = [
     {"type": "CRON", "schedule": "30 2 * * *", "timezone": "Europe/Berlin", "dst": "EACH"},
     {"type": "CRON", "schedule": "0 0 29 2 *", "jitterSec": 600},
     {"type": "CRON", "schedule": "*/5 9-17 * * 1-5", "maxRuns": 3},
+    {"type": "CRON", "schedule": "0 3 * * *", "exceptDates": ["2026-05-25", "2026-12-25"]},
     {"type": "INTERVAL", "schedule": "PT45S"},
     {"type": "INTERVAL", "schedule": "P1D", "startAt": "2026-06-01T00:00:00", "jitterSec": 5},
     {"type": "ONCE", "schedule": "2026-05-24T13:00:00Z"},

@@ -51,6 +51,7 @@ def schedules(draw: st.DrawFn) -> dict[str, Any]:
         "startAt": instant_texts,
         "endAt": instant_texts,
         "dst": st.sampled_from(["ONCE", "EACH", "NEVER", None]),
+        "exceptDates": st.lists(instant_texts | st.dates().map(str), max_size=3),
         "maxRuns": st.integers(-1, 100_001),
         "jitterSec": st.integers(-1, 3601),
     }

@@ -33,6 +33,10 @@ SCHEDULES: list[dict[str, Any]] = [
         "schedule": [f"2026-05-24T{h}:{m}:00Z" for h in range(12, 16) for m in ("02", 10, 11, 40)],
     },
 ]
+_MIDNIGHTS = [{"timezone": "Etc/GMT-12", "exceptDates": [f"2026-05-{day}"]} for day in (24, 25)]
+"""Dates without occurrences; the clock shows midnight between them at 12:00 UTC."""
+_EXCLUDING = 31
+"""One history of this many has jobs with such dates; of each kind of history, as many."""
 MOST = 0.7
 _LIMITED = 0.4
 """Part of the jobs that limit their runs, in histories whose users redrive: what waits several
@@ -66,6 +70,8 @@ def random_definition(history: History) -> JobDefinition:
         ):
             if dice.random() < odds:
                 fields.update(more)
+        if history.seed % _EXCLUDING == 3:
+            fields.update(dice.choice([{}, *_MIDNIGHTS]))
         if redrives(history.seed) and dice.random() < _LIMITED:
             fields["maxParallel"] = dice.choice([1, 1, 2])
         if history.calls and dice.random() < MOST:

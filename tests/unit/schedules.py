@@ -21,13 +21,20 @@ def schedule(
     *,
     since: str = "",
     dst: str = "ONCE",
+    except_dates: tuple[str, ...] = (),
     **bounds: str,
 ) -> Schedule:
     if expression is not None and not isinstance(expression, str):
         expression = tuple(expression)
     effective_from = parse_instant(since) if since else LONG_AGO
     return Schedule(
-        ScheduleType(kind), expression, timezone, effective_from, dst=Dst(dst), **bounds
+        ScheduleType(kind),
+        expression,
+        timezone,
+        effective_from,
+        dst=Dst(dst),
+        except_dates=except_dates,
+        **bounds,
     )
 
 

@@ -116,6 +116,16 @@ TYPED = [
             "parent, a job of the same tenant. For example `extract`."
         ),
     ),
+    (
+        f"{CREATE} --cron '0 3 * * *' --except 25.12.2030",
+        "the message names",
+        "(got '25.12.2030'). Use a list of at most 100 dates, each as YYYY-MM-DD. For example",
+    ),
+    (
+        f"{CREATE} --cron '0 3 * * *' --except 2030-02-29",
+        "exceptDates",
+        "--except: this date does not exist (got '2030-02-29'). Write year, month and day. For",
+    ),
     (f"{CREATE} --after none", "after.0", "--after: job not found (got 'none'). Create the parent"),
     # Schedules
     (

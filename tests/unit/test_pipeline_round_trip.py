@@ -58,6 +58,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "endAt": st.just("2098-01-01T00:00:00Z"),
     "timezone": st.sampled_from(["UTC", "Europe/Berlin"]),
     "dst": st.sampled_from(["ONCE", "EACH"]),
+    "exceptDates": st.lists(st.sampled_from(["2027-12-24", "2027-12-25"]), max_size=2),
     "maxRuns": st.integers(1, 100_000),
     "jitterSec": st.integers(0, 3600),
     "name": words,

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nextfire.domain.definition import SCHEDULE_FIELDS
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.jitter import jitter
@@ -23,6 +22,7 @@ from nextfire.domain.schedule import Dst, Schedule, ScheduleType
 from nextfire.domain.stretch import count_occurrences
 from nextfire.domain.upcoming_runs import upcoming_runs
 from nextfire.domain.wall_clock import at_wall_times
+from nextfire.domain.when import SCHEDULE_FIELDS
 from tests.builders import NOON, a_definition, a_job
 from tests.unit.schedules import BERLIN, LONG_AGO, next_occurrences, schedule
 from tests.world import World
@@ -259,6 +259,7 @@ def test_schedule_fields_make_a_new_version() -> None:
         "start_at",
         "end_at",
         "dst",
+        "except_dates",
         "max_runs",
         "jitter_sec",
     } == SCHEDULE_FIELDS

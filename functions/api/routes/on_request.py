@@ -26,10 +26,10 @@ from functions.api.respond import respond
 from functions.api.routes.jobs import respond_job
 from functions.api.services import now, services
 from nextfire.domain.backfill import MOST, Order
-from nextfire.domain.definition import InstantText
 from nextfire.domain.document import Document
 from nextfire.domain.ids import JobKey
 from nextfire.domain.json_text import compact_json
+from nextfire.domain.when import InstantText
 from nextfire.responses.executions import ExecutionResponse
 from nextfire.responses.jobs import BackfillResponse, JobResponse
 from nextfire.usecases.manage_backfills import BackfillRange

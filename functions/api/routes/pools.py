@@ -15,8 +15,8 @@ from functions.api.operation import WORKS_FOR, area, operation
 from functions.api.requests import UTC_NOTE, PoolName, Reason, body_example, reading, span
 from functions.api.respond import respond
 from functions.api.services import now, services
-from nextfire.domain.definition import InstantText
 from nextfire.domain.document import Document
+from nextfire.domain.when import InstantText
 from nextfire.responses.executions import RedrivenResponse
 
 MAX_REDRIVEN = 100

@@ -14,10 +14,10 @@ from functions.api.operation import area, operation
 from functions.api.requests import body_example, reading
 from functions.api.respond import respond
 from functions.api.services import now
-from nextfire.domain.definition import InstantText, WhenDocument
 from nextfire.domain.keys import Scope
 from nextfire.domain.recurrence import check
 from nextfire.domain.schedule_text import read_instant
+from nextfire.domain.when import InstantText, WhenDocument
 from nextfire.responses.jobs import UpcomingList
 
 

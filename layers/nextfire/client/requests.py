@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from nextfire.domain.definition import JobDefinition, WhenDocument
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.when import WhenDocument
 
 
 class JobRequest(JobDefinition):

@@ -9,7 +9,7 @@ from typing import Any
 
 from nextfire.dataclass import dataclass, field, replace
 from nextfire.domain.backfill import Backfill
-from nextfire.domain.definition import JobDefinition, WhenDocument
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import BackfillEntry, DispatchEntry, FireEntry, ResumeEntry
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, to_ms
@@ -18,6 +18,7 @@ from nextfire.domain.occurrences import JobState, Occurrences
 from nextfire.domain.policies import Overlap
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.schedule import UNTIMED
+from nextfire.domain.when import WhenDocument
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ This module is deterministic: it reads no clock, uses no randomness and stops at
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from heapq import merge
@@ -14,6 +15,7 @@ from heapq import merge
 from nextfire.dataclass import dataclass
 from nextfire.domain.cron import read_cron
 from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.excluded import excluded
 from nextfire.domain.instants import MOMENT, cut, isoformat
 from nextfire.domain.schedule import (
     EXAMPLES,
@@ -36,7 +38,7 @@ def next_instant(schedule: Schedule, after: datetime) -> datetime | None:
     Raises:
         InvalidInputError: The schedule is invalid.
     """
-    if schedule.type is not ScheduleType.CRON:
+    if schedule.type is not ScheduleType.CRON or schedule.except_dates:
         found = next(occurrences(schedule, after), None)
         return None if found is None else found.at
     span = _span(schedule, after)
@@ -53,12 +55,17 @@ def occurrences(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
         InvalidInputError: The schedule is invalid. The first `next` raises it.
     """
     span = _span(schedule, after)
-    if span.after is None:
-        return
-    for occurrence in _SOURCES[schedule.type](schedule, span.after):
-        if occurrence.at > span.until:
-            return
-        yield occurrence
+    begin, without = span.after, excluded(schedule.except_dates, schedule.timezone)
+    while begin is not None:
+        found, begin = _SOURCES[schedule.type](schedule, begin), None
+        for occurrence in found:
+            if occurrence.at > span.until:
+                return
+            excluded_until = without.end_at(occurrence.at)
+            if excluded_until is not None:
+                begin = excluded_until - MOMENT
+                break
+            yield occurrence
 
 
 def check(schedule: Schedule) -> datetime | None:
@@ -93,15 +100,16 @@ def _never(schedule: Schedule, start: datetime | None, end: datetime | None) -> 
             f"not after {since}, so nothing fires",
             f"Use a later instant. For example `{later}`.",
         )
-    unended = Schedule(
-        schedule.type,
-        schedule.expression,
-        schedule.timezone,
-        schedule.effective_from,
-        start_at=schedule.start_at,
-        dst=schedule.dst,
-    )
-    first = next_instant(unended, schedule.effective_from)
+    whole = replace(schedule, except_dates=())
+    first = next_instant(whole, schedule.effective_from)
+    if first is not None:
+        return InvalidInputError(
+            "exceptDates",
+            [*schedule.except_dates],
+            f"nothing fires after {since} except on these dates",
+            f"Omit the date of an occurrence. For example that of `{isoformat(first)}`.",
+        )
+    first = next_instant(replace(whole, end_at=None), schedule.effective_from)
     if first is not None:
         return InvalidInputError(
             "endAt",

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from nextfire.domain.policies import MAX_RETRY_DELAY_MS, MAX_WINDOW_SEC, RETRIED
-from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.schedule import MAX_EXCEPT_DATES, ScheduleType
 from nextfire.domain.target import MAX_ENV
 
 _MIN_SIMILARITY = 0.6
@@ -49,6 +49,10 @@ _REMEDIES = {
     "retryPolicy.retryOn.exitCodes": (
         "Use a list of 1 to 64 exit codes: 0 to 255, or -64 to -1 for signals. Omit it for all."
         " For example `[75]`."
+    ),
+    "exceptDates": (
+        f"Use a list of at most {MAX_EXCEPT_DATES} dates, each as YYYY-MM-DD. For example"
+        ' `["2030-12-25"]`.'
     ),
     "taskId": (
         "Use 1 to 64 letters, digits, hyphens and underscores; start with a letter or a digit."
@@ -110,6 +114,7 @@ _ELSEWHERE = {
     "id": "Did you mean `jobId`?",
     "tz": "Did you mean `timezone`?",
     "tags": "Did you mean `labels`?",
+    **dict.fromkeys(("except", "exclude", "holidays", "skip"), "Did you mean `exceptDates`?"),
     "command": "Write a script that starts the command, and name it as target.handler.",
     "state": "Use POST /v1/jobs/{jobId}/pause or /resume, or DELETE the job.",
     "policy": 'It is misfire.policy: `{"misfire": {"policy": "RUN_ALL"}}`.',

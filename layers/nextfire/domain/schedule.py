@@ -20,6 +20,7 @@ from nextfire.dataclass import dataclass
 MAX_DELAY = timedelta(days=366 * 5)
 MIN_INTERVAL = timedelta(seconds=1)
 MAX_DATES = 1000
+MAX_EXCEPT_DATES = 100
 MAX_RUNS = 100_000
 MAX_JITTER = timedelta(hours=1)
 
@@ -63,7 +64,8 @@ class Schedule:
     after `effective_from` and limited to `start_at` … `end_at`, both included.
 
     `start_at` and `end_at` are ISO 8601. Without an offset they are wall-clock times in `timezone`;
-    a time that occurs twice means the first one.
+    a time that occurs twice means the first one. On `except_dates`, local dates as ``YYYY-MM-DD``,
+    it has no occurrences.
     """
 
     type: ScheduleType
@@ -73,6 +75,7 @@ class Schedule:
     start_at: str | None = None
     end_at: str | None = None
     dst: Dst = Dst.ONCE
+    except_dates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice, takewhile
 
 from nextfire.dataclass import dataclass
 from nextfire.domain.cron import read_cron
+from nextfire.domain.excluded import excluded
 from nextfire.domain.instants import MOMENT
 from nextfire.domain.recurrence import (
     bounds,
@@ -70,6 +72,8 @@ def stretch(schedule: Schedule, first: datetime, until: datetime, *, at_most: in
     Raises:
         InvalidInputError: The schedule is invalid.
     """
+    if schedule.except_dates:
+        return _around_dates(schedule, first, until, at_most)
     _, end = bounds(schedule.start_at, schedule.end_at, schedule.timezone)
     until = max(first, until if end is None else min(until, end))
     if schedule.type is ScheduleType.INTERVAL:
@@ -85,6 +89,20 @@ def stretch(schedule: Schedule, first: datetime, until: datetime, *, at_most: in
             expression_text(schedule), schedule.timezone, schedule.dst, first, until, at_most
         )
     return _counted(occurrences(schedule, first - MOMENT), first, until, at_most)
+
+
+def _around_dates(schedule: Schedule, first: datetime, until: datetime, at_most: int) -> Stretch:
+    """`stretch`, put together from the parts between the dates without occurrences."""
+    found = Stretch(first, first, 1)
+    whole = replace(schedule, except_dates=())
+    without = excluded(schedule.except_dates, schedule.timezone)
+    for begin, end in without.between(first + MOMENT, until):
+        at = next_instant(whole, begin - MOMENT)
+        if found.count < at_most and at is not None and at <= end:
+            part = stretch(whole, at, end, at_most=at_most - found.count)
+            before_last = part.before_last or found.last
+            found = Stretch(first, part.last, found.count + part.count, before_last)
+    return found
 
 
 @lru_cache(maxsize=4096)

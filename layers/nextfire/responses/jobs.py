@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nextfire.domain.awaited import Above, Awaited, awaited
 from nextfire.domain.backfill import Order
-from nextfire.domain.definition import JobDefinition, WhenDocument
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import MOMENT
@@ -18,6 +18,7 @@ from nextfire.domain.ports.pages import Page
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import Upcoming
 from nextfire.domain.upcoming_runs import upcoming_runs
+from nextfire.domain.when import WhenDocument
 from nextfire.responses.base import UNREADABLE, AllFields, ApiResponse, field, one_line
 
 NEXT = 5

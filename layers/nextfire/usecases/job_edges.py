@@ -8,13 +8,14 @@ from datetime import datetime
 from threading import Lock
 
 from nextfire.domain.alignment import check_alignment
-from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.when import SCHEDULE_FIELDS
 from nextfire.usecases.forget_children import must_be_written
 from nextfire.usecases.job_revisions import contended
 from nextfire.usecases.read_parents import check_above, in_batches, read_above

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import FireEntry, ResumeEntry
 from nextfire.domain.errors import ChangedError, ConflictError, InvalidInputError, NotFoundError
 from nextfire.domain.ids import JobKey
@@ -16,6 +16,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.recurrence import check
 from nextfire.domain.schedule import MAX_DELAY
+from nextfire.domain.when import SCHEDULE_FIELDS
 from nextfire.usecases.check_definition import Limits, check_definition, check_interval
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest

@@ -26,7 +26,7 @@ from nextfire.adapters.dynamodb.fields import (
 )
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.domain.backfill import Backfill, Order
-from nextfire.domain.definition import EDGE_FIELDS, JobDefinition, WhenDocument
+from nextfire.domain.definition import EDGE_FIELDS, JobDefinition
 from nextfire.domain.document import with_unknown
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import UID, JobKey
@@ -35,6 +35,7 @@ from nextfire.domain.job import Job, Replaced
 from nextfire.domain.json_text import compact_json, reject_constant
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.pages import Scan
+from nextfire.domain.when import WhenDocument
 
 _CACHED = 4 * 1024
 _read_once = lru_cache(maxsize=512)(JobDefinition.stored)

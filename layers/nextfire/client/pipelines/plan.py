@@ -21,10 +21,11 @@ from nextfire.client.pipelines.graph import (
     with_ancestors,
 )
 from nextfire.dataclass import dataclass
-from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.recurrence import check
 from nextfire.domain.remedies import nearest
+from nextfire.domain.when import SCHEDULE_FIELDS
 
 
 class Action(StrEnum):
