@@ -196,7 +196,9 @@ def _unless_default(field: JobField) -> Row:
 
     def show(job: Document) -> str | None:
         value = _value(job, field.path)
-        return None if value == field.default else suffixed(value, unit)
+        if value == field.default:
+            return None
+        return ", ".join(map(str, value)) if isinstance(value, list) else suffixed(value, unit)
 
     return Row(label, show, (field.path,))
 

@@ -53,7 +53,7 @@ class Excluded:
             yield first, last
 
 
-@lru_cache(maxsize=1024)  # 100 dates take 20 KB
+@lru_cache(maxsize=128)  # 100 dates take 20 KB
 def excluded(dates: tuple[str, ...], timezone: str) -> Excluded:
     """As `Excluded`; cached, because the jobs of a tenant have few different lists of dates."""
     return Excluded(dates, timezone)

@@ -57,6 +57,7 @@ def test_a_job_shows_its_last_and_next_runs(call: Call, api: Api) -> None:
     last = {"executionId": "live.1-x", "state": "DEAD", "reason": "exit code 3: disk full"}
     upcoming = [{"at": f"2026-05-2{day}T03:00:00Z"} for day in (4, 5, 6)]
     bounds = {"startAt": "2026-05-01T00:00:00Z", "maxRuns": 5, "jitterSec": 10}
+    bounds |= {"exceptDates": ["2026-12-25", "2026-12-26"]}
     detail = JOB | bounds | {"lastRun": last, "upcoming": upcoming, "nextFireAt": "2026-05-24"}
     api.routes["GET /v1/jobs/live"] = [detail]
 
@@ -66,6 +67,7 @@ def test_a_job_shows_its_last_and_next_runs(call: Call, api: Api) -> None:
         "DEAD  live.1-x  (exit code 3: disk full)",
         "2026-05-25T03:00:00Z, 2026-05-26T03:00:00Z",
         "2026-05-01T00:00:00Z",
+        "Except dates  2026-12-25, 2026-12-26",
     ):
         assert shown in text
     assert [line.split()[-1] for line in text.splitlines() if line.startswith("Max runs")] == ["5"]
