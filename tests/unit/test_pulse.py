@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from itertools import count
 from pathlib import Path
 
@@ -91,6 +92,22 @@ def test_a_worker_is_killed_alone_and_its_supervisor_if_that_hangs_too(
         parts._kill_hanging()  # noqa: SLF001
 
     assert kills == killed
+
+
+def test_a_part_that_cannot_be_started_does_not_hang(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kills: list[int | None] = []
+    times = count(1000, LOOK_EVERY)
+    monkeypatch.setattr(os, "kill", lambda pid, _: kills.append(pid))
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    part = supervisor.Part("worker", lambda: 0, pulse=Pulse())
+    parts = supervisor.PartsSupervisor([part], logs=tmp_path, report=lambda _: None)
+
+    for _ in range(FIRST_LOOKS + 2):
+        parts._kill_hanging()  # noqa: SLF001
+
+    assert kills == []
 
 
 def test_a_part_that_is_started_again_has_five_minutes_too(

@@ -184,8 +184,9 @@ def _within(
 
 def _purpose(model: type[BaseModel] | None, path: Sequence[int | str]) -> str | None:
     """The description and an example of the field at *path*, if its declaration has both."""
-    for name, field in _fields(model, path[:-1]):
-        if name == path[-1] and field.description and field.examples:
+    *outer, own = path or ("",)
+    for name, field in _fields(model, outer):
+        if name == own and field.description and field.examples:
             example = field.examples[0]
             shown = example if isinstance(example, str) else json.dumps(example)
             return f"{field.description} For example `{shown}`."
