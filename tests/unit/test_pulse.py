@@ -12,8 +12,6 @@ import pytest
 from functions.embedded import supervisor
 from functions.embedded.pulse import FIRST_LOOKS, LOOK_EVERY, LOOKS, Pulse
 
-MINE = os.getpid()
-
 
 @pytest.fixture
 def pulse() -> Pulse:
@@ -33,7 +31,7 @@ def looks(pulse: Pulse, *, since: float = 1000, every: float = LOOK_EVERY) -> tu
 
 
 def test_a_process_that_does_not_beat_hangs_after_a_minute(pulse: Pulse) -> None:
-    assert looks(pulse) == (LOOKS, MINE)
+    assert looks(pulse) == (LOOKS, os.getpid())
 
 
 def test_a_process_that_has_not_begun_has_five_minutes() -> None:
@@ -49,17 +47,17 @@ def test_each_beat_is_a_sign_of_life(pulse: Pulse) -> None:
 
 def test_looks_in_quick_succession_count_once(pulse: Pulse) -> None:
     """The supervisor looks whenever it wakes."""
-    assert looks(pulse, every=LOOK_EVERY / 4) == (4 * LOOKS, MINE)
+    assert looks(pulse, every=LOOK_EVERY / 4) == (4 * LOOKS, os.getpid())
 
 
 def test_a_suspended_machine_is_one_look(pulse: Pulse) -> None:
-    assert looks(pulse, every=3600) == (LOOKS, MINE)
+    assert looks(pulse, every=3600) == (LOOKS, os.getpid())
 
 
 def test_a_process_that_survives_is_found_again(pulse: Pulse) -> None:
-    assert looks(pulse) == (LOOKS, MINE)
+    assert looks(pulse) == (LOOKS, os.getpid())
 
-    assert looks(pulse, since=1000 + LOOKS * LOOK_EVERY + LOOK_EVERY) == (LOOKS - 1, MINE)
+    assert looks(pulse, since=1000 + LOOKS * LOOK_EVERY + LOOK_EVERY) == (LOOKS - 1, os.getpid())
 
 
 def test_the_next_process_begins_again(pulse: Pulse) -> None:
