@@ -155,6 +155,23 @@ def test_an_answer_may_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Channel.pieces == []
 
 
+def test_calls_have_different_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler may call within a call: it must not get the answer of the other one."""
+    near, far = socket.socketpair()
+    with near, far:
+        monkeypatch.setenv("NEXTFIRE_CHANNEL", "9999")
+        monkeypatch.setattr(nextfire_job, "_channel", near)
+        far.send(b'{"ok": true}\n')
+        nextfire_job.result(1)
+        far.send(b'{"ok": true}\n')
+        nextfire_job.result(2)
+
+        first, second = (json.loads(line)["id"] for line in far.recv(65536).splitlines())
+
+    assert first != second
+    assert first.partition("-")[0] == second.partition("-")[0]
+
+
 def test_its_own_example_runs() -> None:
     example = nextfire_job.__doc__ or ""
     code = [line[4:] for line in example.splitlines() if line.startswith("    ")]

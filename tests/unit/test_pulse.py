@@ -92,20 +92,40 @@ def test_a_worker_is_killed_alone_and_its_supervisor_if_that_hangs_too(
     assert kills == killed
 
 
-def test_a_part_that_cannot_be_started_does_not_hang(
+def test_a_part_without_a_process_or_a_pulse_does_not_hang(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kills: list[int | None] = []
     times = count(1000, LOOK_EVERY)
     monkeypatch.setattr(os, "kill", lambda pid, _: kills.append(pid))
     monkeypatch.setattr(time, "monotonic", lambda: next(times))
-    part = supervisor.Part("worker", lambda: 0, pulse=Pulse())
-    parts = supervisor.PartsSupervisor([part], logs=tmp_path, report=lambda _: None)
+    none = supervisor.Part("worker", lambda: 0, pulse=Pulse())
+    api = supervisor.Part("api", lambda: 0)
+    parts = supervisor.PartsSupervisor([none, api], logs=tmp_path, report=lambda _: None)
+    parts._states[1].pid = 10  # noqa: SLF001
 
     for _ in range(FIRST_LOOKS + 2):
         parts._kill_hanging()  # noqa: SLF001
 
     assert kills == []
+
+
+def test_a_part_is_started_if_it_has_no_process_and_its_pause_is_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    parts = supervisor.PartsSupervisor(
+        [supervisor.Part("api", lambda: 0)], logs=tmp_path, report=lambda _: None
+    )
+    processes = [11, 10]
+    monkeypatch.setattr(os, "fork", processes.pop)
+    parts._states[0].restart_at = time.monotonic() + 100  # noqa: SLF001
+
+    parts._start_due()  # noqa: SLF001
+    assert processes == [11, 10]
+    parts._states[0].restart_at = 0.0  # noqa: SLF001
+    for _ in range(2):
+        parts._start_due()  # noqa: SLF001
+    assert processes == [11]
 
 
 def test_a_part_that_is_started_again_has_five_minutes_too(
