@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import resource
 import zipfile
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from nextfire.domain.errors import NotFoundError
 from nextfire.domain.script import ScriptSource
 from nextfire_cli import signing
 from tests.fakes import MemoryScriptStore
+from tests.file_limit import files_at_most
 from tests.local_stack import pretend_stack
 from tests.unit.cli import answers
 from tests.unit.cli.conftest import Api, Call
@@ -141,12 +141,9 @@ def test_a_lock_that_cannot_be_written_leaves_the_script(call: Call, tmp_path: P
     script = tmp_path / "report.py"
     source = "# /// script\n# dependencies = []\n# ///\n" + "print(1)\n" * 1_000
     script.write_text(source)
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(source), unlimited[1]))
-    try:
+
+    with files_at_most(len(source)):
         result = call("scripts", "lock", str(script))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
 
     assert result.exit_code == 1
     assert "cannot be written: File too large" in result.stderr
