@@ -161,7 +161,7 @@ class Account:
         """The credentials of the caller, found as by the AWS CLI.
 
         Raises:
-            CliError: The profile does not exist.
+            CliError: The profile does not exist, or its credentials cannot be loaded.
         """
         return cls(callers_session(profile, region))
 
@@ -295,9 +295,15 @@ class Account:
         return AuditBucket(self._session.client("s3", endpoint_url=self._endpoint), bucket)
 
     def dead_letters(self, url: str) -> "DeadLetterQueue":
-        """The dead-letter queue at *url*."""
+        """The dead-letter queue at *url*.
+
+        Raises:
+            CliError: Its region is unknown.
+        """
         match = _QUEUE_HOST.search(url)
-        client = self._session.client(
-            "sqs", endpoint_url=self._endpoint, region_name=match[1] if match else None
-        )
+        remedy = "Give --region, or set AWS_REGION."
+        with explained(f"The dead-letter queue {url} cannot be used", remedy):
+            client = self._session.client(
+                "sqs", endpoint_url=self._endpoint, region_name=match[1] if match else None
+            )
         return DeadLetterQueue(client, url)

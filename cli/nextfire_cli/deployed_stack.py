@@ -14,7 +14,7 @@ def account_of(caller: Session, stack: str | None) -> "Account":
     never those of a local stack, which may have the same name. None: the account of the API.
 
     Raises:
-        CliError: The profile does not exist, or no region is given.
+        CliError: The credentials cannot be loaded, or no region is given.
     """
     from nextfire_cli.aws import Account  # noqa: PLC0415 — boto3 takes a second
 

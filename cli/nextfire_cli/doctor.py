@@ -17,6 +17,7 @@ from nextfire.client.folder import FOLDER, above, here
 from nextfire.client.version import version
 from nextfire.domain.activity import short_of_space
 from nextfire.domain.instants import isoformat
+from nextfire.responses.meta import Health
 from nextfire_cli import render, session
 from nextfire_cli.errors import CliError
 from nextfire_cli.remedies import in_words_of_the_command
@@ -118,15 +119,29 @@ def _connection(caller: Session) -> Iterator[CheckResult]:
     answers = False
     try:
         before = datetime.now(UTC)  # noqa: TID251 — compared with the API's
-        health = client.get_health()
-        yield CheckResult("API", Verdict.OK, f"responds: {health.status}")
-        yield _clock(health.time, before)
+        yield from _health(client.get_health(), before)
         answers = True
         client.get_quotas()
         yield CheckResult("credentials", Verdict.OK, "accepted")
         yield from _overview(client, embedded=embedded)
     except CliError as error:
         yield _api_problem(error, answers=answers, embedded=embedded)
+
+
+def _health(found: Health, before: datetime) -> list[CheckResult]:
+    """The API and its clock, from its answer to a request that was sent after *before*.
+
+    Raises:
+        CliError: The answer is that of another API.
+    """
+    try:
+        api = CheckResult("API", Verdict.OK, f"responds: {found.status}")
+        return [api, _clock(found.time, before)]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CliError(
+            "It does not answer as an API of nextfire.",
+            "Check endpoint=URL: the URL without /v1.",
+        ) from error
 
 
 def _api_problem(error: CliError, *, answers: bool, embedded: bool) -> CheckResult:

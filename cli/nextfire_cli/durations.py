@@ -56,8 +56,8 @@ def in_utc(instant: str) -> datetime:
 
 
 def ahead(text: str, flag: str, now: datetime) -> datetime:
-    """Return the instant *text* (without an offset: in UTC), the next time of day ``08:00`` in UTC
-    after *now*, or the instant that long after *now*: ``12h``, ``P2D``.
+    """Return in UTC the instant *text* (without an offset: in UTC), the next time of day ``08:00``
+    in UTC after *now*, or the instant that long after *now*: ``12h``, ``P2D``.
 
     Raises:
         typer.BadParameter: *text* is invalid, or too far ahead.
@@ -67,7 +67,7 @@ def ahead(text: str, flag: str, now: datetime) -> datetime:
             today = _today_at(text, now)
             return today if today > now else today + timedelta(days=1)
         with contextlib.suppress(ValueError):
-            return in_utc(text)
+            return in_utc(text).astimezone(UTC)
         return now + parse_duration(_iso_8601(text), flag)
     except (InvalidInputError, OverflowError, ValueError) as error:
         raise typer.BadParameter(

@@ -150,6 +150,13 @@ class _Group(LazyGroup):
             )
             session.of(ctx).fail(what)
             raise typer.Exit(1) from error
+        except KeyError as error:
+            what = CliError(
+                f"An answer has no {error}: it is not that of a nextfire API of this version.",
+                "Check the endpoint: nextfire doctor. If it is right, this is a defect.",
+            )
+            session.of(ctx).fail(what)
+            raise typer.Exit(1) from error
         except OSError as error:
             session.of(ctx).fail(_full(error))
             raise typer.Exit(1) from error

@@ -3,7 +3,10 @@
 # Imported on first use: boto3 takes a second.
 # ruff: noqa: PLC0415
 
+import contextlib
 import hashlib
+import os
+import shutil
 import sys
 import warnings
 import zipfile
@@ -117,7 +120,12 @@ def keygen(
 @app.command()
 def lock(
     context: typer.Context,
-    file: Script,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", exists=True, dir_okay=False, writable=True, show_default=False
+        ),
+    ],
     python: Annotated[
         str, typer.Option(help="The oldest Python version that will run it.")
     ] = "3.11",
@@ -144,7 +152,7 @@ def lock(
     lines = signing.resolve(list(dependencies), python) if dependencies else []
     written = signing.locked(source, lines)
     parse_inline_metadata(written)
-    file.write_bytes(written)
+    _replace(file, written)
     count = f"{len(lines)} package{'' if len(lines) == 1 else 's'}"
     session.of(context).show({"file": str(file), "locked": lines}, Text(count))
 
@@ -226,6 +234,24 @@ def delete(
     else:
         caller.account().delete_object(*split_url(script["url"]))
     caller.show({"handler": handler, "pool": pool}, Text(f"Deleted script {handler}."))
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Replace what *file* contains.
+
+    Raises:
+        CliError: It cannot be written, and is unchanged.
+    """
+    place = file.resolve()
+    fresh = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        fresh.write_bytes(content)
+        shutil.copymode(place, fresh)
+        fresh.replace(place)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise CliError(f"{file} cannot be written: {error.strerror}.") from error
 
 
 def _handler(file: Path, name: str | None) -> str:

@@ -177,7 +177,7 @@ class Session:
         """The AWS credentials of this call, and the endpoint of AWS.
 
         Raises:
-            CliError: The profile does not exist.
+            CliError: The credentials cannot be loaded.
         """
         from nextfire_cli.aws import Account
 

@@ -99,7 +99,7 @@ def resolve(dependencies: list[str], python: str) -> list[str]:
     on any platform: lines of a requirements file. Uses the package index that uv is configured for.
 
     Raises:
-        CliError: uv is not installed, or finds no solution.
+        CliError: uv is not installed, finds no solution, or needs more than five minutes.
     """
     from nextfire.adapters.packages.installer import find_uv
 
@@ -109,14 +109,20 @@ def resolve(dependencies: list[str], python: str) -> list[str]:
         remedy = "Install it, for example with: pip install uv"
         raise CliError("uv is not installed.", remedy) from error
     options = ["--generate-hashes", "--universal", "--no-header", "--no-annotate", "--quiet"]
-    done = subprocess.run(
-        [uv, "pip", "compile", *options, "--python-version", python, "-"],
-        input="".join(f"{each}\n" for each in dependencies),
-        capture_output=True,
-        text=True,
-        timeout=_LOCK_TIMEOUT,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [uv, "pip", "compile", *options, "--python-version", python, "-"],
+            input="".join(f"{each}\n" for each in dependencies),
+            capture_output=True,
+            text=True,
+            timeout=_LOCK_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CliError(
+            f"uv cannot lock the dependencies: it did not end within {_LOCK_TIMEOUT} s.",
+            "Check that its package index answers, and try again.",
+        ) from error
     if done.returncode:
         raise CliError(f"uv cannot lock the dependencies: {done.stderr.strip()}")
     joined = done.stdout.replace("\\\n", " ")

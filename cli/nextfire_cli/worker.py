@@ -91,7 +91,7 @@ def environment(outputs: Mapping[str, str], pool: str, concurrency: int | None) 
     Raises:
         CliError: The stack does not have the pool, or workers may not serve it.
     """
-    executors = json.loads(outputs["Pools"])
+    executors = json.loads(outputs.get("Pools", "{}"))
     if executors.get(pool) != "worker":
         served = ", ".join(name for name, executor in executors.items() if executor == "worker")
         raise CliError(

@@ -185,7 +185,7 @@ def _audit() -> int:
         for what, step in steps:
             try:
                 step()
-            except UnavailableError as error:
+            except (UnavailableError, auditor.AuditOverdueError) as error:
                 auditor.telemetry.warn(f"{what} was interrupted", error)
         clock.sleep(_AUDIT_EVERY)
 

@@ -14,7 +14,9 @@ from typing import Any, cast
 import pytest
 
 from nextfire.adapters.sqlite import group_commit
+from nextfire.adapters.sqlite.errors import translated
 from nextfire.adapters.sqlite.group_commit import GroupCommit
+from nextfire.domain.errors import UnavailableError
 
 INSERT = "INSERT INTO notes (name) VALUES (?)"
 
@@ -192,6 +194,20 @@ def test_a_transaction_that_the_database_rolled_back_fails_for_all(world: World)
     assert world.names == ["b"]
 
 
+def test_all_learn_of_the_full_disk_that_undid_their_transactions(world: World) -> None:
+    world.start(lambda connection: connection.execute("PRAGMA max_page_count = 9")).result(20)
+    end, first = world.hold()
+    second = world.start(insert("a"))
+    third = world.start(insert("x" * 100_000))
+    end.set()
+
+    for each in (first, second, third):
+        with pytest.raises(UnavailableError, match="disk is full"), translated("add", world.path):
+            each.result(20)
+    world.start(insert("b")).result(20)
+    assert world.names == ["b"]
+
+
 @pytest.mark.parametrize(
     ("statement", "is_done"),
     [("BEGIN IMMEDIATE", False), ("BEGIN IMMEDIATE", True), ("COMMIT", False), ("COMMIT", True)],
@@ -218,9 +234,9 @@ def test_threads_learn_that_the_commit_they_wait_for_was_interrupted(world: Worl
     second = world.start(insert("a"))
     end.set()
 
-    failed = [type(each.exception(20)) for each in (first, second)]
-
-    assert failed == [sqlite3.OperationalError, KeyboardInterrupt]
+    with pytest.raises(UnavailableError, match="interrupted"), translated("add", world.path):
+        first.result(20)
+    assert isinstance(second.exception(20), KeyboardInterrupt)
     assert world.names == []
 
 

@@ -89,7 +89,20 @@ def test_an_error_page_that_is_not_json_is_an_error_of_its_status() -> None:
     assert refused.value.status == 502
 
 
-@pytest.mark.parametrize("text", ["<html>", json.dumps(["no", "object"])])
+@pytest.mark.parametrize(
+    "errors", [{"name": ["is required"]}, ["name is required"], "name is required", 1]
+)
+def test_a_problem_document_of_a_proxy_is_an_error_of_its_status(errors: object) -> None:
+    """RFC 9457 leaves the other members to the server."""
+    problem = {"title": "Bad Gateway", "detail": "No server is up.", "errors": errors}
+
+    with pytest.raises(ApiError, match="No server is up") as refused:
+        client(lambda _: httpx2.Response(502, json=problem)).get_job("j")
+
+    assert (refused.value.status, refused.value.errors) == (502, [])
+
+
+@pytest.mark.parametrize("text", ["<html>", json.dumps(["no", "object"]), "[" * 100_000])
 def test_an_answer_that_is_not_a_document_is_an_error(text: str) -> None:
     with pytest.raises(ClientError, match="nextfire API"):
         client(lambda _: httpx2.Response(200, text=text)).get_job("j")

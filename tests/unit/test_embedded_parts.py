@@ -16,6 +16,7 @@ import pytest
 import waitress  # type: ignore[import-untyped]
 
 from functions.auditor import handler as auditor
+from functions.auditor.handler import AuditOverdueError
 from functions.embedded import parts
 from functions.embedded.gateway import MAX_REQUEST_BYTES, Gateway
 from functions.embedded.gateway_event import GatewayRequest
@@ -152,16 +153,19 @@ def test_a_watcher_lives_again_and_again(monkeypatch: pytest.MonkeyPatch) -> Non
     assert signal.getsignal(signal.SIGTERM) is parts._stop, "its lease would not be released"  # noqa: SLF001
 
 
+@pytest.mark.parametrize("error", [UnavailableError("full"), AuditOverdueError("for a day")])
 def test_a_step_of_the_auditor_that_fails_does_not_keep_it_from_the_others(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """On a full disk an audit fails, and only the removal of what has expired makes room."""
+    """On a full disk an audit fails, and only the removal of what has expired makes room. After a
+    day the audit is overdue.
+    """
     done: list[str] = []
 
     def step(name: str, *, fails: bool) -> None:
         done.append(name)
         if fails:
-            raise UnavailableError("the disk is full")
+            raise error
 
     def sleep(_: object) -> None:
         done.append("sleep")

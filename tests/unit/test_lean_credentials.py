@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +69,17 @@ def test_credentials_that_cannot_be_refreshed_are_an_outage(failure: Exception) 
         expiring(timedelta(minutes=1), refresh).get()
 
     assert isinstance(caught.value, UnansweredError)
+
+
+@pytest.mark.parametrize("program", ["/none/login", "echo hello"])
+def test_credentials_that_a_program_does_not_print_are_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    (tmp_path / "aws").write_text(f"[default]\ncredential_process = {program}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(NoCredentialsError):
+        BotocoreCredentials().get()

@@ -184,10 +184,15 @@ def test_an_attempt_that_is_over_is_not_read_again_while_the_next_is_waited_for(
     assert harness.read(cursor)[0] == []
 
 
-def test_parts_that_are_missing_or_broken_hide_nothing_else(harness: Harness) -> None:
+@pytest.mark.parametrize(
+    "broken", [b'["half a li', b"[" * 100_000, b"[1" + b"0" * 300 + b', "stdout", "a"]']
+)
+def test_parts_that_are_missing_or_broken_hide_nothing_else(
+    harness: Harness, broken: bytes
+) -> None:
     harness.record((FAILED, 4), (None, 0))
     harness.part(1, 0, "a")
-    harness.files.put(FOLDER, part_name(1, 2), b'["half a li')
+    harness.files.put(FOLDER, part_name(1, 2), broken)
     harness.part(1, 3, "b")
     harness.part(2, 1, "c")
 

@@ -45,7 +45,7 @@ def await_health(endpoint: str, *, log: Path) -> None:
             if response.is_success:
                 return
             answer = f"{response.status_code}: {response.text}"
-        except httpx2.TimeoutException:  # the function starts, on a busy machine
+        except httpx2.TransportError:  # such as a timeout: the function starts, on a busy machine
             answer = "nothing"
         if time.monotonic() > deadline:
             raise LocalStackError(f"The API answers a health check with {answer}\nSee {log}.")

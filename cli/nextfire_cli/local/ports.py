@@ -3,10 +3,15 @@
 import socket
 from pathlib import Path
 
+from nextfire.client.folder import write_private
+
 
 def lasting_port(host: str, file: Path) -> int:
     """The port in *file*, of the last start, if it is free, so that the address stays; else a free
     one, which is written to *file*.
+
+    Raises:
+        OSError: *file* cannot be written.
     """
     wanted = _number_in(file)
     with socket.socket() as probe:
@@ -16,8 +21,8 @@ def lasting_port(host: str, file: Path) -> int:
         except OSError:
             probe.bind((host, 0))
         port: int = probe.getsockname()[1]
-    if port != wanted:  # a file that is written again on a full disk is empty
-        file.write_text(str(port))
+    if port != wanted:
+        write_private(file, str(port))
     return port
 
 

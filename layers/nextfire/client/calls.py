@@ -234,7 +234,7 @@ class Caller:
     def _read(self, response: httpx2.Response) -> dict[str, Any]:
         try:
             body: object = response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
             body = None

@@ -130,7 +130,9 @@ class ApiError(ClientError):
         self.body = dict(body)
         self.title = str(body.get("title") or "The API refused")
         self.detail = str(body.get("detail") or "")
-        self.errors = [_fault(each) for each in body.get("errors") or ()]
+        errors = body.get("errors")
+        listed = errors if isinstance(errors, list) else ()
+        self.errors = [_fault(each) for each in listed if isinstance(each, dict)]
         self.request_id = request_id
         self.retry_after = retry_after
         self.quota: str | None = body.get("quota")

@@ -117,13 +117,21 @@ def check_folder(folder: Path) -> None:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write *text* to *file* with mode 600, in place of whatever has that name."""
+    """Write *text* to *file* with mode 600, in place of whatever has that name.
+
+    Raises:
+        OSError: It cannot be written. Names a file, also if the disk is full.
+    """
     fresh = file.with_name(f"{file.name}.new")
-    fresh.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(fresh, flags, 0o600), "w", encoding="utf-8") as opened:
-        opened.write(text)
-    fresh.replace(file)
+    try:
+        fresh.unlink(missing_ok=True)
+        with os.fdopen(os.open(fresh, flags, 0o600), "w", encoding="utf-8") as opened:
+            opened.write(text)
+        fresh.replace(file)
+    except OSError as error:
+        error.filename = error.filename or str(file)
+        raise
 
 
 def on_loopback(address: object) -> bool:

@@ -28,8 +28,8 @@ def check_alignment(
 
     Raises:
         InvalidInputError: With `same`: the parent does not run at one of the occurrences. With
-            `all`: the parent has no schedule, or too many runs between two of them. Or the schedule
-            is invalid.
+            `all`: the parent has no runs until the last of them, or too many between two of them,
+            or two of them are too far apart. Or the schedule is invalid.
     """
     upcoming = definition.next_occurrences(counted_from, now, _CHECKED)
     for edge in definition.after:

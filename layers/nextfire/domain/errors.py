@@ -1,17 +1,18 @@
 """Errors, and what each means at the API and at the queue.
 
     NextfireError
-    ├── InvalidInputError      400/422 at the API; at the queue: dead-letter queue, immediately
-    │   ├── BeyondQuotaError   422, with the quota's name: waiting does not help
-    │   └── UndecodableError   a stored item or message that does not decode; kept, with an
-    │       │                  alarm, without blocking others
-    │       └── UnknownVersionError   a message of a newer version; it stays in the queue
+    ├── InvalidInputError      422
+    │   └── BeyondQuotaError   422, with the quota's name: waiting does not help
+    ├── UndecodableError       a stored item or message that does not decode; kept, with an alarm,
+    │   │                      without blocking others. 500; a message: dead-letter queue
+    │   └── UnknownVersionError   a message of a newer version; it stays in the queue
     ├── ForbiddenError         403; the caller lacks the permission
     ├── NotFoundError          404; at the queue: acknowledged and logged
     ├── ConflictError          409; the caller decides
     │   └── ChangedError       412; the resource has changed
     ├── QuotaUsedUpError       429, with the quota's name and `Retry-After`
     └── UnavailableError       503; at the queue: the record fails and is redelivered
+        └── NotSettledError    at the queue only, as above
 
 Any other exception is a defect: 500; the record fails and an alarm is raised.
 """

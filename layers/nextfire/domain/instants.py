@@ -54,7 +54,10 @@ def parse_instant(text: str) -> datetime:
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError(f"{text!r} has no offset")
-    return cut(at)
+    try:
+        return cut(at)
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is beyond the years 1 to 9999 in UTC") from error
 
 
 def in_seconds(duration: timedelta) -> str:

@@ -51,7 +51,7 @@ def decode_part(data: bytes) -> list[LogLine]:
     """
     try:
         return [_line(*json.loads(line)) for line in data.splitlines()]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UndecodableError(f"not a part of a log: {error}") from error
 
 

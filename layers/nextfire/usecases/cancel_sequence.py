@@ -39,6 +39,7 @@ class CancelSequence:
                 sequence has a run at that logical time, and none is due.
             ConflictError: The sequence has too many jobs.
             UnavailableError: It was not read in time.
+            UndecodableError: A run does not decode.
         """
         nodes = read_whole_sequence(self.jobs, self.runs, key, self.clock)
         if all(node.run is None for node in nodes):
@@ -54,7 +55,7 @@ class CancelSequence:
         record, so the end of a parent starts none of them. If the call ends in between, repeat it.
 
         Raises:
-            NotFoundError, ConflictError, UnavailableError: As `plan`.
+            NotFoundError, ConflictError, UnavailableError, UndecodableError: As `plan`.
         """
         steps, because = self.plan(key), reason or CANCELLED
         chosen = [step.node for step in steps if step.action is CancelAction.CANCEL]

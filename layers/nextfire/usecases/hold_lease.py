@@ -79,6 +79,9 @@ class HoldLease:
 
         Returns False if it was not released: another watcher has it, or a renewal was stored
         without an answer.
+
+        Raises:
+            UnavailableError: The store did not answer. It may be released.
         """
         released = False
         if self._mine is not None:

@@ -61,6 +61,7 @@ class IdempotentRequests:
 
         Raises:
             InvalidInputError: The key was used before with a different request.
+            UndecodableError: The stored request does not decode.
         """
         at = cut(now)
         kept = self._requests.begin(self._tenant, self._key, fingerprint, at)

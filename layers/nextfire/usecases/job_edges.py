@@ -60,6 +60,7 @@ class JobEdges:
             InvalidInputError: A parent does not exist, or has too many children; the edges form a
                 cycle, which the message shows; the job has too many ancestors; or the schedules
                 cannot meet.
+            UndecodableError: A parent, or a parent of one, does not decode.
         """
         was = None if former is None else former.definition
         known = {edge.job for edge in was.after} if was is not None else set()

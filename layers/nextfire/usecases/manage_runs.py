@@ -68,7 +68,7 @@ class ManageRuns:
             The current record: CANCELLED, or RUNNING with `cancel_requested`.
 
         Raises:
-            NotFoundError: As for `FindRun.find`.
+            NotFoundError, UndecodableError: As for `FindRun.find`.
             ConflictError: The run has ended.
         """
         reason = reason or CANCELLED
@@ -103,7 +103,7 @@ class ManageRuns:
         DEAD again or waits again.
 
         Raises:
-            NotFoundError: As for `FindRun.find`.
+            NotFoundError, UndecodableError: As for `FindRun.find`.
             ConflictError: It is neither DEAD, nor waits for a later time; or its job, or the pool
                 of its job, no longer exists.
         """

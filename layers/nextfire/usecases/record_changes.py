@@ -37,6 +37,7 @@ class RecordChanges:
         Raises:
             UnavailableError: The log did not answer, or other writers kept winning. Redeliver the
                 changes.
+            BrokenChainError: A batch does not decode.
         """
         distinct = {change.id: change for change in changes}
         if not distinct:

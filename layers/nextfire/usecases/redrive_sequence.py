@@ -57,6 +57,7 @@ class RedriveSequence:
             ConflictError: *definition* is RUN, and a job has changed, see `check_definitions`; or
                 the sequence has too many jobs.
             UnavailableError: It was not read in time.
+            UndecodableError: A run does not decode.
         """
         nodes = read_whole_sequence(self.jobs, self.runs, key, self.clock)
         steps = plan_redrive(nodes, link, downstream=downstream)
@@ -81,7 +82,7 @@ class RedriveSequence:
         started since then.
 
         Raises:
-            NotFoundError, InvalidInputError, UnavailableError: As `plan`.
+            NotFoundError, InvalidInputError, UnavailableError, UndecodableError: As `plan`.
             ConflictError: As `plan`; or a job was deleted, or its pool no longer exists. Nothing
                 was changed.
         """

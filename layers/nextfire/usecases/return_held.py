@@ -22,7 +22,8 @@ _RETRY_AFTER = timedelta(seconds=1)
 @dataclass(frozen=True, slots=True)
 class Returned:
     """What was returned: `runs` whose lease was ended, `messages` that were made visible. `left`:
-    messages that could not be; they are redelivered when their visibility timeout ends.
+    messages for which a store or the queue did not answer in time; they are redelivered when their
+    visibility timeout ends.
     """
 
     runs: int = 0

@@ -86,6 +86,38 @@ def test_without_key_and_credentials_both_ways_are_named(call: Call) -> None:
     assert "aws sso login" in result.stderr
 
 
+SSO = """sso_start_url = https://example.com
+sso_region = eu-west-1
+sso_account_id = 1
+sso_role_name = reader"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (SSO, "SSO Token"),
+        ("credential_process = /none/login", "/none/login"),
+        ("credential_process = echo hello", "Expecting value"),
+    ],
+)
+@pytest.mark.parametrize("command", [("jobs", "list"), ("dlq", "list")])
+def test_aws_credentials_that_cannot_be_had_are_reported(
+    call: Call, api: Api, tmp_path: Path, command: tuple[str, str], settings: str, problem: str
+) -> None:
+    """Such as those of a login that has expired: they are loaded when a request is signed."""
+    (tmp_path / "aws").write_text(f"[default]\n{settings}\n")
+    own: dict[str, str | None] = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
+    own |= {"AWS_CONFIG_FILE": str(tmp_path / "aws"), "AWS_REGION": "eu-west-1"}
+
+    result = call(*command, HOME=str(tmp_path), **own)
+
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert problem in result.stderr
+    assert "aws sso login" in result.stderr
+    assert not api.requests
+
+
 def test_an_invalid_key_is_not_shown(call: Call, api: Api, config: Path) -> None:
     file = keep(config, "nf.acme.hunter2")
 

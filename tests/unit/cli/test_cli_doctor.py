@@ -91,6 +91,19 @@ def test_an_api_that_does_not_answer(call: Call, api: Api) -> None:
 
 
 @pytest.mark.parametrize(
+    "document",
+    [{"status": "UP"}, {"status": "", "time": "now"}, {"status": "", "time": "2026-05-24T10:00"}],
+)
+def test_another_api_is_a_problem(call: Call, api: Api, document: dict[str, str]) -> None:
+    api.routes["GET /v1/health"] = [document]
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 1
+    assert verdicts(result) == {"endpoint": "ok", "API": "problem"}
+
+
+@pytest.mark.parametrize(
     ("path", "answered"),
     [("/v1/quotas", {"endpoint", "clock"}), ("/v1/overview", {"endpoint", "clock", "credentials"})],
 )

@@ -14,6 +14,7 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire_cli.local.embedded import EmbeddedStack
 from nextfire_cli.local.processes import Processes
 from nextfire_cli.local.state import LocalStackError
+from tests.file_limit import files_at_most
 
 
 class SpawnedError(Exception):
@@ -53,3 +54,17 @@ def test_a_folder_of_the_stack_that_cannot_be_written_is_an_error(tmp_path: Path
         stack.start(lambda _line: None)
 
     stack.stop()
+
+
+def test_a_disk_that_is_full_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    with files_at_most(0), pytest.raises(LocalStackError, match=r"Cannot write .*/state/.*: File"):
+        EmbeddedStack(tmp_path / "state").start(lambda _line: None)
+
+
+def test_a_disk_that_becomes_full_during_a_migration_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Processes, "spawn", lambda *_, **__: None)
+
+    with files_at_most(60_000), pytest.raises(LocalStackError, match="Check the disk"):
+        EmbeddedStack(tmp_path / "state").start(lambda _line: None)

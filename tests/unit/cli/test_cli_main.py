@@ -108,6 +108,17 @@ def test_quotas_are_shown_with_their_usage_and_unlimited_ones_too(call: Call) ->
     assert json.loads(call("quotas", "--json").stdout) == QUOTAS
 
 
+def test_an_answer_that_lacks_a_field_is_an_error(call: Call, api: Api) -> None:
+    """Such as one of another API, which has the same route."""
+    api.routes["GET /v1/quotas"] = {"limits": []}
+
+    result = call("quotas")
+
+    assert result.exit_code == 1
+    assert "has no 'quotas'" in result.stderr
+    assert "nextfire doctor" in result.stderr
+
+
 def test_a_list_that_continues_says_so_on_stderr_only(call: Call, api: Api) -> None:
     api.routes["GET /v1/jobs"] = {"items": [JOB], "cursor": "c"}
 

@@ -12,12 +12,14 @@ from moto import mock_aws
 
 from nextfire.adapters.files.script_store import FileScriptStore
 from nextfire.adapters.files.script_versions import ScriptVersions
+from nextfire.adapters.packages import installer
 from nextfire.adapters.packages.inline_metadata import parse_inline_metadata
 from nextfire.adapters.s3.signatures import VerifyingScriptStore
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.script import ScriptSource
 from nextfire_cli import signing
 from tests.fakes import MemoryScriptStore
+from tests.file_limit import files_at_most
 from tests.local_stack import pretend_stack
 from tests.unit.cli import answers
 from tests.unit.cli.conftest import Api, Call
@@ -115,6 +117,38 @@ def test_a_lock_is_written_into_the_script(
         assert script.read_text().endswith("# ///\nprint(1)\n")
     script.write_text("print(1)\n")
     assert "no block" in call("scripts", "lock", str(script)).stderr
+
+
+def test_uv_that_does_not_answer_is_reported(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that waits for a package index."""
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\nexec sleep 60\n")
+    uv.chmod(0o755)
+    monkeypatch.setattr(installer, "find_uv", lambda: uv)
+    monkeypatch.setattr(signing, "_LOCK_TIMEOUT", 0.1)
+    script = tmp_path / "report.py"
+    script.write_text("# /// script\n# dependencies = ['demo-pkg']\n# ///\n")
+
+    result = call("scripts", "lock", str(script))
+
+    assert result.exit_code == 1
+    assert "did not end within" in result.stderr
+
+
+def test_a_lock_that_cannot_be_written_leaves_the_script(call: Call, tmp_path: Path) -> None:
+    script = tmp_path / "report.py"
+    source = "# /// script\n# dependencies = []\n# ///\n" + "print(1)\n" * 1_000
+    script.write_text(source)
+
+    with files_at_most(len(source)):
+        result = call("scripts", "lock", str(script))
+
+    assert result.exit_code == 1
+    assert "cannot be written: File too large" in result.stderr
+    assert script.read_text() == source
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["report.py"]
 
 
 def test_an_archive_is_not_locked(call: Call, tmp_path: Path) -> None:

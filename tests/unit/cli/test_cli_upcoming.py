@@ -239,6 +239,12 @@ def test_what_is_not_a_time(text: str, read: Callable[[str, str, datetime], obje
         read(text, "--until", NOON)
 
 
+@pytest.mark.parametrize("text", ["0001-01-01T00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_an_instant_that_utc_cannot_have_is_not_a_time(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="is not a time"):
+        ahead(text, "--until", NOON)
+
+
 @pytest.mark.parametrize(
     ("job", "why"),
     [

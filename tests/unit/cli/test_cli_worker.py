@@ -167,6 +167,12 @@ def test_pool_whose_runs_have_a_task_each_is_not_served_from_here() -> None:
         worker_environment(outputs, "sealed", None)
 
 
+def test_another_stack_has_no_pools() -> None:
+    """Such as one whose name was typed wrong."""
+    with pytest.raises(CliError, match="no pool 'default'"):
+        worker_environment({"BucketName": "cdk"}, "default", None)
+
+
 def test_the_embedded_stack_has_its_own_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

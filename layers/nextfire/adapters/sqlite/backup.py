@@ -33,6 +33,7 @@ def back_up(database: Database, folder: Path, to: Path, *, parts: Sequence[str])
 
     Raises:
         UnusableDatabaseError: The database is damaged.
+        UnavailableError: It cannot be read.
         OSError: A file could not be read or written.
     """
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=".backup-") as scratch:
@@ -58,6 +59,8 @@ def restore(archive: Path, folder: Path, *, database: str) -> None:
         ConflictError: *folder* is not empty.
         InvalidInputError: *archive* is not a backup.
         UnusableDatabaseError: The database in the archive is damaged.
+        UnavailableError: It cannot be read.
+        OSError: A file could not be read or written.
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConflictError(

@@ -18,6 +18,7 @@ _RETRYABLE = {
         "`fuser {path}`"
     ),
     sqlite3.SQLITE_LOCKED: "another connection has locked it. Try again",
+    sqlite3.SQLITE_INTERRUPT: "the write was interrupted, so nothing was written. Try again",
     sqlite3.SQLITE_FULL: (
         "the disk is full, so nothing was written. Free some space, for example with `df -h` to "
         "find the disk and `du -sh {folder}/*` to find large files, and try again"
@@ -72,7 +73,8 @@ def translated(what: str, path: Path) -> Iterator[None]:
     """Translate errors of SQLite while doing *what* in the database at *path*.
 
     Raises:
-        UnavailableError: The database is locked, full or not writable. Nothing was written.
+        UnavailableError: The database is locked, full or not writable, or the write was
+            interrupted. Nothing was written.
         UnusableDatabaseError: The file is damaged, or is not a database.
     """
     try:

@@ -61,7 +61,7 @@ class GroupCommit:
         with self._my_turn():
             try:
                 group, connection = self._joined()
-                with _savepoint(connection):
+                with _savepoint(connection, group):
                     yield connection
             finally:
                 self._end_unless_awaited()
@@ -119,9 +119,7 @@ class GroupCommit:
             return
         try:
             if not connection.in_transaction:
-                raise sqlite3.OperationalError(
-                    "the transaction was rolled back by an earlier error"
-                )
+                raise group.error or _interrupted()
             began = time.monotonic()
             connection.execute("COMMIT")
             took = time.monotonic() - began
@@ -132,7 +130,7 @@ class GroupCommit:
         finally:
             if connection.in_transaction:
                 # A signal handler may have raised before the commit.
-                group.error = group.error or sqlite3.OperationalError("the commit was interrupted")
+                group.error = group.error or _interrupted()
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
             self._group = None
@@ -144,15 +142,23 @@ class GroupCommit:
             self._own = None
 
 
+def _interrupted() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("the transaction was interrupted")
+    error.sqlite_errorcode = sqlite3.SQLITE_INTERRUPT
+    return error
+
+
 @contextmanager
-def _savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+def _savepoint(connection: sqlite3.Connection, group: _Group) -> Iterator[None]:
     """Context manager: undoes its statements after an exception."""
     connection.execute("SAVEPOINT own")
     try:
         yield
-    except BaseException:
-        if connection.in_transaction:  # a full disk may have rolled back the whole transaction
+    except BaseException as error:
+        if connection.in_transaction:
             connection.execute("ROLLBACK TO own")
             connection.execute("RELEASE own")
+        elif isinstance(error, sqlite3.Error):
+            group.error = error  # such as a full disk: it undid what the others wrote, too
         raise
     connection.execute("RELEASE own")

@@ -40,6 +40,9 @@ class KeyStore(Protocol):
 
         Returns:
             The stored key; None if it does not exist.
+
+        Raises:
+            UndecodableError: It does not decode.
         """
 
     def end(self, tenant: str, key_id: str, at: datetime) -> ApiKey | None:
@@ -47,6 +50,9 @@ class KeyStore(Protocol):
 
         Returns:
             The stored key; None if it does not exist.
+
+        Raises:
+            UndecodableError: It does not decode.
         """
 
     def note_use(self, tenant: str, key_id: str, day: date) -> None:

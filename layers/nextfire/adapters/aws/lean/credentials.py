@@ -89,7 +89,7 @@ def _from_botocore() -> Any:
 
     try:
         found = Session().get_credentials()
-    except BotoCoreError as error:
+    except (BotoCoreError, OSError, ValueError) as error:  # the others: of a credential_process
         raise NoCredentialsError(f"{type(error).__name__}: {error}") from error
     if found is None:
         raise NoCredentialsError(
