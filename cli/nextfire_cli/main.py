@@ -142,24 +142,29 @@ class _Group(LazyGroup):
                 raise
             session.of(ctx).fail(lacks)
             raise typer.Exit(1) from error
-        except _UNUSABLE as error:
+        except (*_UNUSABLE, KeyError) as error:
+            if ctx.params.get("debug"):
+                raise
             # A value given by a user must not cause a traceback.
-            what = CliError(
-                f"Something given here cannot be used: {type(error).__name__}: {error}.",
-                "Check the flags and files against --help. If they are right, this is a defect.",
-            )
-            session.of(ctx).fail(what)
-            raise typer.Exit(1) from error
-        except KeyError as error:
-            what = CliError(
-                f"An answer has no {error}: it is not that of a nextfire API of this version.",
-                "Check the endpoint: nextfire doctor. If it is right, this is a defect.",
-            )
-            session.of(ctx).fail(what)
+            session.of(ctx).fail(_unusable(error))
             raise typer.Exit(1) from error
         except OSError as error:
             session.of(ctx).fail(_full(error))
             raise typer.Exit(1) from error
+
+
+def _unusable(error: Exception) -> CliError:
+    """What to say about *error*, which nothing expected."""
+    defect = "If that is right, this is a defect: --debug shows where."
+    if isinstance(error, KeyError):
+        return CliError(
+            f"An answer has no {error}: it is not that of a nextfire API of this version.",
+            f"Check the endpoint: nextfire doctor. {defect}",
+        )
+    return CliError(
+        f"Something given here cannot be used: {type(error).__name__}: {error}.",
+        f"Check the flags and files against --help. {defect}",
+    )
 
 
 def _full(error: OSError) -> CliError:
@@ -261,7 +266,9 @@ def options(
     debug: Annotated[
         bool,
         typer.Option(
-            "--debug", help="Show requests and responses on stderr, without keys and payloads."
+            "--debug",
+            help="Show requests and responses on stderr, without keys and payloads; "
+            "and the traceback of a defect.",
         ),
     ] = False,
     auth: Annotated[

@@ -117,6 +117,7 @@ def test_an_answer_that_lacks_a_field_is_an_error(call: Call, api: Api) -> None:
     assert result.exit_code == 1
     assert "has no 'quotas'" in result.stderr
     assert "nextfire doctor" in result.stderr
+    assert isinstance(call("quotas", "--debug").exception, KeyError)
 
 
 def test_a_list_that_continues_says_so_on_stderr_only(call: Call, api: Api) -> None:
