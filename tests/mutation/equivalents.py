@@ -184,6 +184,12 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "layers/nextfire/usecases/dispatch/gates.py",
+        "OverlapGate._answered",
+        "first self._waiting.postpone(unknown…",
+        "The two lists have no entry in common.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/dispatch/gates.py",
         "TenantQuotaGate.admit",
         "first self._wait(over…",
         "The two lists have no entry in common.",

@@ -34,9 +34,9 @@ def work(world: World) -> None:
         world.advance(seconds=1)
 
 
-def lose_hand_over(world: World, call: str) -> None:
+def lose_hand_over(world: World, call: str, at: str = "12:00") -> None:
     """An executor dies instead of *call* of a hand-over, and its message is purged."""
-    world.tick_at("12:00")
+    world.tick_at(at)
     world.faults.call_before_next(call, _die)
     with pytest.raises(Killed):
         world.worker().work()
@@ -155,6 +155,26 @@ def test_a_run_of_a_parent_that_was_created_again_is_not_handed_over(world: Worl
     assert world.state(former, "12:00") is RunState.SUCCEEDED
 
     assert later(world, days=1.2).resent == 0
+
+
+def test_the_record_of_a_former_job_with_its_id_does_not_count(world: World) -> None:
+    a = world.register("a", **ONCE, **ONE_ATTEMPT)
+    former = world.register("b", **after("a"))
+    world.script(exit_code=1)
+    world.tick_and_work("12:00")
+    work(world)
+    assert world.state(former, "12:00") is RunState.SKIPPED
+    world.delete(former)
+    b = world.register("b", **after("a"))
+    world.script(exit_code=0)
+    world.advance(seconds=5)
+    world.manage_runs.redrive(world.run(a, "12:00").key, None)
+    lose_hand_over(world, "queue.send", at="12:00:10")
+    assert world.state(a, "12:00") is RunState.SUCCEEDED
+
+    assert later(world, days=1.2).resent == 1
+    work(world)
+    assert world.state(b, "12:00") is RunState.SUCCEEDED
 
 
 def test_a_parent_that_does_not_decode_does_not_stop_the_audit(world: World) -> None:
