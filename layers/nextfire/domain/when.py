@@ -96,6 +96,12 @@ class WhenDocument(Document):
             return value
         raise document_error("schedule_form", *_form(kind, is_absent=value is None))
 
+    @field_validator("except_dates")
+    @classmethod
+    def _sort_dates(cls, dates: tuple[str, ...]) -> tuple[str, ...]:
+        """Sorted and without duplicates: another order is not a change of the schedule."""
+        return tuple(sorted({*dates}))
+
     @field_serializer("schedule")
     def _as_json(self, expression: str | tuple[str, ...] | None) -> str | list[str] | None:
         return [*expression] if isinstance(expression, tuple) else expression
