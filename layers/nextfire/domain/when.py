@@ -72,7 +72,7 @@ class WhenDocument(Document):
     except_dates: Annotated[tuple[DateText, ...], Field(max_length=MAX_EXCEPT_DATES)] = Field(
         default=(),
         description="Dates in `timezone` without occurrences, such as holidays: YYYY-MM-DD.",
-        examples=["2030-12-25"],
+        examples=[["2030-12-25"]],
     )
     max_runs: Annotated[int, Field(strict=True, ge=1, le=MAX_RUNS)] | None = Field(
         default=None,
