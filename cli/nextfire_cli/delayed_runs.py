@@ -23,18 +23,21 @@ def may_be_delayed(job: Document, now: datetime) -> bool:
     if since == now or job.get("schedule") is None:
         return False
     try:
-        latest = _latest(job, since)
+        latest = _latest(job, since, now)
     except (ValidationError, InvalidInputError):
         return True  # of a newer version
     return latest is not None and since < latest <= now
 
 
-def _latest(job: Document, since: datetime) -> datetime | None:
-    """When the occurrence before `nextFireAt` may have been, or another one after *since*."""
+def _latest(job: Document, since: datetime, now: datetime) -> datetime | None:
+    """When the latest occurrence up to *now* may have been, or another one after *since*."""
     shown, schedule = job.get("nextFireAt"), job["schedule"]
     if str(schedule).startswith("P"):  # a duration; from when it counts is not shown
         period = parse_duration(schedule, "schedule")
-        return since + MOMENT if shown is None else datetime.fromisoformat(shown) - period
+        if shown is None:
+            return since + MOMENT
+        following = datetime.fromisoformat(shown)  # not the next one, if that is left out
+        return following + (now - following) // period * period
     fields = {name: job[name] for name in _FIELDS if name in job}
     when = WhenDocument.model_validate_json(json.dumps(fields), by_alias=True, by_name=False)
     return next_instant(when.schedule_from(since), since)

@@ -16,16 +16,17 @@ def change_runs(
     change: Callable[[str], Document],
     ended: Callable[[Document], Document] | None,
 ) -> list[Document]:
-    """Return the runs that *change* changed; with *ended*, which waits, once they have ended. Shows
-    each as soon as it is changed, and again when it has ended.
+    """Return the runs that *change* changed, each once; with *ended*, which waits, once they have
+    ended. Shows each as soon as it is changed, and again when it has ended.
 
     Raises:
         typer.Exit: The API refused some, which does not affect the rest. The exit code is 1, or
             that of the error if one run was named.
     """
+    named = [*dict.fromkeys(execution_ids)]
     items: list[Document] = []
     refused: list[ApiError] = []
-    for execution_id in execution_ids:
+    for execution_id in named:
         try:
             run = change(execution_id)
         except ApiError as error:
@@ -41,7 +42,7 @@ def change_runs(
     if caller.for_programs:
         caller.dump({"items": items})
     if refused:
-        raise typer.Exit(exit_code(refused[0]) if len(execution_ids) == 1 else FAILED)
+        raise typer.Exit(exit_code(refused[0]) if len(named) == 1 else FAILED)
     return items
 
 

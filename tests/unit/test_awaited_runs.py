@@ -86,6 +86,16 @@ def test_the_start_of_an_interval_is_the_occurrence_before(schedule: str) -> Non
         assert interval_start(child, after) == before
 
 
+def test_the_start_of_a_long_interval_is_computed() -> None:
+    """For a job of seconds after a hundred dates without occurrences, not from all before them."""
+    holidays = [f"{MARCH + timedelta(days=1_000 + n):%Y-%m-%d}" for n in range(100)]
+    when = {"type": "INTERVAL", "schedule": "PT1S", "exceptDates": holidays}
+    child = job("b", **when, after=[{"job": "a", "which": "all"}])
+    after = MARCH + timedelta(days=1_100)
+
+    assert interval_start(child, after) == after - timedelta(days=100, seconds=1)
+
+
 def test_a_run_of_a_parent_belongs_to_one_occurrence_of_the_child(above: Above) -> None:
     child = job("b", **cron("0 0 * * *", which="all"), **BERLIN)
     edge = child.definition.after[0]

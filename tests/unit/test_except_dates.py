@@ -20,9 +20,12 @@ from nextfire.domain.zones import zone
 from tests.builders import NOON, a_job, at
 from tests.crons import ZONES, cases
 from tests.unit.schedules import AUTUMN, BERLIN, SPRING, local, schedule
+from tests.world import World
+from tests.zone_releases import EARLIER, LATER, MOVED, OLD, disagree
 
 NIGHTLY = ("CRON", "0 3 * * *", BERLIN)
 CHRISTMAS = ("2026-12-25", "2026-12-26")
+INTERVAL: dict[str, Any] = {"type": "INTERVAL", "timezone": MOVED, "exceptDates": ["2026-05-24"]}
 
 
 def test_nothing_occurs_on_the_dates() -> None:
@@ -140,6 +143,43 @@ def test_max_runs_does_not_count_the_dates() -> None:
     assert job.is_last(found[-1])
 
 
+def test_what_is_on_a_date_by_the_new_rules_of_its_zone_is_passed_over_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The date ends at 20:30 at first, then at 21:00."""
+    releases = [OLD]
+    disagree(monkeypatch, lambda: releases[-1])
+    job = a_job(schedule="PT20M", since=at("11:20"), **INTERVAL)
+    entry = job.first()
+    assert entry is not None
+    assert entry.occurs_at == at("20:40")
+
+    releases.append(LATER)
+    moved = job.moved(entry)
+
+    assert moved is not None
+    assert moved.to is not None
+    assert moved.to.occurs_at == at("21:00")
+
+
+def test_the_old_rules_of_its_zone_pass_over_nothing_but_the_date(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The date ends at 20:00 by the new rules, at 20:30 by the old ones."""
+    releases = [EARLIER]
+    disagree(monkeypatch, lambda: releases[-1])
+    job = a_job(schedule="PT10M", since=at("11:20"), **INTERVAL)
+    entry = job.first()
+    assert entry is not None
+    assert entry.occurs_at == at("20:00")
+
+    releases.append(OLD)
+    successor = job.successor(entry)
+
+    assert successor is not None
+    assert successor.occurs_at == at("20:30")
+
+
 def test_a_schedule_that_fires_on_these_dates_only_is_rejected() -> None:
     of = schedule("ONCE", "2026-12-25", since="2026-01-01T00:00:00Z", except_dates=CHRISTMAS)
 
@@ -163,13 +203,24 @@ def test_a_date_that_cannot_be_is_named(text: str, problem: str) -> None:
     with pytest.raises(InvalidInputError) as error:
         check(schedule(*NIGHTLY, except_dates=("2026-12-25", text)))
 
-    assert (error.value.field, error.value.problem) == ("exceptDates.1", problem)
+    assert (error.value.field, error.value.problem) == ("exceptDates", problem)
 
 
 @pytest.mark.parametrize("dates", [["25.12.2026"], ["2026-12-25T00:00"], "2026-12-25", [1], None])
 def test_other_forms_are_rejected(dates: object) -> None:
     with pytest.raises(ValidationError):
         a_job(exceptDates=dates)
+
+
+def test_the_same_dates_in_another_order_restart_nothing() -> None:
+    world = World("12:00")
+    job = world.register(type="INTERVAL", schedule="PT1H", exceptDates=[*CHRISTMAS])
+    world.at("12:20")
+
+    changed = world.change(job, exceptDates=[CHRISTMAS[1], *CHRISTMAS])
+
+    assert changed.schedule_version == job.schedule_version
+    assert changed.definition.except_dates == CHRISTMAS
 
 
 def test_at_most_a_hundred_dates() -> None:

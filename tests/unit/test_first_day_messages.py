@@ -119,7 +119,7 @@ TYPED = [
     (
         f"{CREATE} --cron '0 3 * * *' --except 25.12.2030",
         "the message names",
-        "(got '25.12.2030'). Use a list of at most 100 dates, each as YYYY-MM-DD. For example",
+        "--except: not a date (got '25.12.2030'). Use a list of at most 100 dates, each as YYYY",
     ),
     (
         f"{CREATE} --cron '0 3 * * *' --except 2030-02-29",

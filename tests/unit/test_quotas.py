@@ -182,6 +182,15 @@ def test_a_payload_beyond_the_quota_is_refused_and_one_from_before_may_stay() ->
             },
             "60 s",
         ),
+        (  # its first two are on both sides of a date without occurrences
+            {
+                "type": "INTERVAL",
+                "schedule": "PT10S",
+                "startAt": "2026-05-24T23:59:59Z",
+                "exceptDates": ["2026-05-25"],
+            },
+            "10 s",
+        ),
     ],
 )
 def test_occurrences_that_are_closer_than_the_quota_are_refused(

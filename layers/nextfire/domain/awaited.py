@@ -179,9 +179,10 @@ def interval_start(child: Job, at: datetime) -> datetime:
 def _last_occurrence(child: Job, after: datetime, until: datetime) -> datetime | None:
     active = replace(child, state=JobState.ACTIVE)
     for span in reversed(spans(active, after, until)):
-        found = max(span.occurrences(), default=None)
-        if found is not None:
-            return found
+        first = next(span.occurrences(), None)
+        entry = None if first is None else span.owner.entry_of(first)
+        if entry is not None:
+            return span.owner.stretch(entry, span.until).last
     return None
 
 

@@ -12,6 +12,7 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import MOMENT
 from nextfire.domain.zones import FIRST, HORIZON, changes, offset, zone
 
+_FIELD = "exceptDates"
 _DAY = timedelta(days=1)
 _NEAR = timedelta(days=2)
 """An instant on a local date is within this time of the beginning of that date in UTC."""
@@ -25,7 +26,7 @@ class Excluded:
     """
 
     def __init__(self, dates: tuple[str, ...], timezone: str) -> None:
-        read = {_read(text, f"exceptDates.{index}") for index, text in enumerate(dates)}
+        read = {_read(text) for text in dates}
         spans = sorted(chain.from_iterable(_spans(each, timezone) for each in read))
         self._begins: list[datetime] = []
         self._ends: list[datetime] = []
@@ -59,15 +60,15 @@ def excluded(dates: tuple[str, ...], timezone: str) -> Excluded:
     return Excluded(dates, timezone)
 
 
-def _read(text: str, field: str) -> date:
+def _read(text: str) -> date:
     try:
         found = date.fromisoformat(text)
     except ValueError as error:
         remedy = "Write year, month and day. For example `2030-12-25`."
-        raise InvalidInputError(field, text, "this date does not exist", remedy) from error
+        raise InvalidInputError(_FIELD, text, "this date does not exist", remedy) from error
     if not FIRST.date() + _DAY <= found < HORIZON.date() - _DAY:
         problem = f"not between {FIRST.year} and {HORIZON.year}"
-        raise InvalidInputError(field, text, problem, "For example `2030-12-25`.")
+        raise InvalidInputError(_FIELD, text, problem, "For example `2030-12-25`.")
     return found
 
 

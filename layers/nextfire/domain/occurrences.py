@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice, takewhile
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import FireEntry, fire
 from nextfire.domain.ids import JobKey
@@ -134,7 +134,7 @@ class Occurrences:
         read, at = entry.reading, entry.occurs_at
         if read is None or not read.is_outdated or self.next_after(at - MOMENT) == at:
             return None
-        same_time = first_at(wall(at, read.offset), self.schedule.timezone)
+        same_time = self._by_these_rules(at, read)
         if same_time <= self.effective_from:
             return None
         to = self.next_after(same_time - MOMENT)
@@ -163,8 +163,17 @@ class Occurrences:
         """
         read, after = entry.reading, entry.occurs_at
         if read is not None and read.is_newer and self.next_after(after - MOMENT) != after:
-            after = first_at(wall(after, read.offset), self.schedule.timezone)
+            after = self._by_these_rules(after, read)
         return self.following(after, entry.ordinal)
+
+    def _by_these_rules(self, at: datetime, read: ZoneReading) -> datetime:
+        """Return the instant of the wall-clock time of an occurrence that was computed as *read*
+        says; *at* itself if only its date keeps it from being an occurrence: it has not moved.
+        """
+        whole = replace(self.schedule, except_dates=())
+        if next_instant(whole, at - MOMENT) == at:
+            return at
+        return first_at(wall(at, read.offset), self.schedule.timezone)
 
     def following(self, occurrence: datetime, ordinal: int) -> FireEntry | None:
         """Return the due entry after the *ordinal*-th occurrence; None after the last.

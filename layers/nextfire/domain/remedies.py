@@ -82,6 +82,7 @@ _PROBLEMS = {
     ("target.http.auth", "union_tag_invalid"): "unknown `type`",
     ("target.handler", "string_pattern_mismatch"): "not the name of a script of the pool",
     ("target.script", "string_pattern_mismatch"): "not an s3:// URL",
+    ("exceptDates", "string_pattern_mismatch"): "not a date",
     ("retryPolicy.retryOn.exitCodes", "too_short"): "an empty list",
     ("taskId", "string_pattern_mismatch"): (
         "not the name of a script: without a target, taskId names the script"

@@ -28,6 +28,7 @@ from nextfire.domain.zones import changes, offset, wall, zone
 
 _ENUMERATED = 1_000  # up to this many occurrences, enumerating is faster than computing
 _LAST_TWO_WITHIN = (
+    timedelta(minutes=2),
     timedelta(hours=1),
     timedelta(days=2),
     timedelta(days=64),

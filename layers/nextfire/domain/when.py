@@ -72,7 +72,7 @@ class WhenDocument(Document):
     except_dates: Annotated[tuple[DateText, ...], Field(max_length=MAX_EXCEPT_DATES)] = Field(
         default=(),
         description="Dates in `timezone` without occurrences, such as holidays: YYYY-MM-DD.",
-        examples=["2030-12-25"],
+        examples=[["2030-12-25"]],
     )
     max_runs: Annotated[int, Field(strict=True, ge=1, le=MAX_RUNS)] | None = Field(
         default=None,
@@ -95,6 +95,12 @@ class WhenDocument(Document):
         if kind not in {ScheduleType.DATES, *UNTIMED} and _is_text(value, MAX_EXPRESSION):
             return value
         raise document_error("schedule_form", *_form(kind, is_absent=value is None))
+
+    @field_validator("except_dates")
+    @classmethod
+    def _sort_dates(cls, dates: tuple[str, ...]) -> tuple[str, ...]:
+        """Sorted and without duplicates: another order is not a change of the schedule."""
+        return tuple(sorted({*dates}))
 
     @field_serializer("schedule")
     def _as_json(self, expression: str | tuple[str, ...] | None) -> str | list[str] | None:

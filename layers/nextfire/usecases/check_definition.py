@@ -137,8 +137,9 @@ def check_interval(definition: JobDefinition, schedule: Schedule, quotas: Quotas
         return
     shortest = timedelta(seconds=quotas.shortest_interval_sec)
     found = occurrences(schedule, schedule.effective_from)
-    # All gaps of an INTERVAL schedule are equal.
-    looked_at = 2 if definition.type is ScheduleType.INTERVAL else _OCCURRENCES_CHECKED
+    # The gaps of an INTERVAL are equal, but for those around dates without occurrences.
+    is_even = definition.type is ScheduleType.INTERVAL and not schedule.except_dates
+    looked_at = 2 if is_even else _OCCURRENCES_CHECKED
     for one, other in pairwise(islice(found, looked_at)):
         if other.at - one.at < shortest:
             gap = f"{(other.at - one.at) / timedelta(seconds=1):g} s"

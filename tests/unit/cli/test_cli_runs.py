@@ -282,8 +282,8 @@ def test_of_several_runs_the_refused_ones_do_not_affect_the_rest(
         DEAD | {"executionId": OTHER, "state": state}
     ]
 
-    result = call("runs", command, ID, OTHER, "--reason", "fixed")
-    as_json = call("runs", command, ID, OTHER, "--json")
+    result = call("runs", command, ID, OTHER, OTHER, "--reason", "fixed")
+    as_json = call("runs", command, ID, OTHER, ID, "--json")
 
     assert result.exit_code == as_json.exit_code == 1
     assert api.bodies == [{"reason": "fixed"}] * 2 + [{}] * 2

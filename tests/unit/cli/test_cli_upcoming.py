@@ -100,6 +100,7 @@ TEN_AGO: dict[str, Any] = {
         ({"type": "CRON", "schedule": "50 13 * * *", "timezone": "Europe/Berlin"}, False),
         ({"type": "INTERVAL", "schedule": "P1D"}, False),
         ({"type": "INTERVAL", "schedule": "P1D", "startAt": "2026-05-01T11:50:00Z"}, False),
+        ({"type": "INTERVAL", "schedule": "PT12H", "exceptDates": ["2026-05-25"]}, False),
         ({"type": "DATES", "schedule": ["2026-05-24T11:50:00Z", "2026-05-25T11:50:00Z"]}, False),
         ({"type": "ONCE", "schedule": "2026-05-24T11:50:00Z"}, True),
         ({"type": "DELAY", "schedule": "PT1H"}, True),
