@@ -92,6 +92,11 @@ def test_a_worker_is_killed_alone_and_its_supervisor_if_that_hangs_too(
     assert kills == killed
 
 
+def test_a_process_has_the_parent_that_started_it() -> None:
+    assert supervisor._parent_of(os.getpid()) == os.getppid()  # noqa: SLF001
+    assert supervisor._parent_of(2**22 + 1) is None  # noqa: SLF001 - more than the kernel's limit
+
+
 def test_a_part_without_a_process_or_a_pulse_does_not_hang(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
