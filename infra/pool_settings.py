@@ -9,13 +9,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from infra.call_settings import CallSettings
 from infra.fargate_settings import FargateSettings
-from infra.setting_types import Duration, Lease, Principals, StrictSettings, iso8601
+from infra.setting_types import (
+    SQS_VISIBILITY_LIMIT,
+    Duration,
+    Lease,
+    Principals,
+    StrictSettings,
+    iso8601,
+)
 from nextfire.domain.egress import OPEN, Egress, EgressMode
 from nextfire.domain.ids import TENANT
 from nextfire.domain.packages import PackagePolicy, check_index
 
 LAMBDA_LIMIT = timedelta(minutes=15)
-SQS_VISIBILITY_LIMIT = timedelta(hours=12)
 _EXECUTOR_MEMORY = 128
 """MiB of a function or a task that are reserved for the executor."""
 _MIN_SCRIPT_MEMORY = 64
@@ -28,16 +34,14 @@ MAX_POLICY_BYTES = 2_000
 
 
 def _egress(value: object) -> object:
-    if isinstance(value, str):
-        if value not in {EgressMode.OPEN, EgressMode.NONE}:
-            raise ValueError(
-                f'egress must be "open", "none" or a list of hosts, not {value!r}: '
-                'for one host use ["api.example.com"]'
-            )
-        return Egress.parse(value)
+    if value in (EgressMode.OPEN, EgressMode.NONE):
+        return Egress.parse(str(value))
     if isinstance(value, list) and all(isinstance(host, str) for host in value):
         return Egress.listed(*value)
-    return value
+    raise ValueError(
+        f'egress must be "open", "none" or a list of hosts, not {value!r}: '
+        'for one host use ["api.example.com"]'
+    )
 
 
 def _index_secret(arn: str) -> str:
