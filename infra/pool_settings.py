@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+from pydantic.alias_generators import to_camel
 
 from infra.call_settings import CallSettings
 from infra.fargate_settings import FargateSettings
@@ -29,6 +30,13 @@ _WORKER_SCRIPT_MEMORY = 2048
 EXECUTOR_MARGIN = timedelta(minutes=1)
 """Part of an executor's timeout that a run may not use: reserved to record the run's end."""
 
+_OF_LAMBDA = {
+    "batch_size": "remove it",
+    "max_concurrency": "set concurrency, and with Fargate fargate.maxTasks",
+    "memory": "set fargate.memory",
+}
+_OF_WORKERS = {"concurrency": "set maxConcurrency"}
+"""Settings that the other executor ignores, with what to do there instead."""
 MAX_POLICY_BYTES = 2_000
 """Maximum bytes of a pool's `packagePolicy` as JSON."""
 
@@ -294,6 +302,15 @@ class PoolSettings(CallSettings):
                 f"packagePolicy must have at most {MAX_POLICY_BYTES} bytes as JSON, because the "
                 "stack output that contains it is limited to 4 KB: list fewer packages in allow"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_executor(self) -> Self:
+        on_lambda = self.executor == "lambda"
+        for name, remedy in (_OF_WORKERS if on_lambda else _OF_LAMBDA).items():
+            if name in self.model_fields_set:
+                kind = "worker" if on_lambda else "lambda"
+                raise ValueError(f"{to_camel(name)} applies to {kind} pools only: {remedy}")
         return self
 
     @model_validator(mode="after")

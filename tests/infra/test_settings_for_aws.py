@@ -46,6 +46,22 @@ _SUBNETS = {"vpcId": "vpc-0a1b2c3d", "subnetIds": [f"subnet-{n:08x}" for n in ra
         ({"kms": "arn:aws:kms:x"}, 'kms: must be "create" or an existing key, for example {"key'),
         ({"kms": True}, 'kms: must be "create" or an existing key, for example {"keyArn": "arn:aw'),
         (
+            {"pools": {"p": {"executor": "lambda", "concurrency": 8}}},
+            "pools.p: concurrency applies to worker pools only: set maxConcurrency",
+        ),
+        (
+            {"pools": {"p": {"executor": "worker", "maxConcurrency": 8}}},
+            "pools.p: maxConcurrency applies to lambda pools only: set concurrency, and with",
+        ),
+        (
+            {"pools": {"p": {"executor": "worker", "memory": 4096, "fargate": {}}}},
+            "pools.p: memory applies to lambda pools only: set fargate.memory",
+        ),
+        (
+            {"pools": {"p": {"executor": "worker", "batchSize": 5}}},
+            "pools.p: batchSize applies to lambda pools only: remove it",
+        ),
+        (
             {"pools": {"p": {"executor": "worker", "fargate": _SUBNETS}}},
             "pools.p.fargate.subnetIds: Tuple should have at most 16 items",
         ),
