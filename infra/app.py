@@ -8,7 +8,8 @@ from aws_cdk import App, CliCredentialsStackSynthesizer
 from pydantic import ValidationError
 
 from infra.build import Build
-from infra.setting_errors import explain
+from infra.limits import BeyondLimitError
+from infra.setting_errors import INVALID, explain
 from infra.settings import Settings, StackTarget
 from infra.stack import NextfireStack
 
@@ -35,6 +36,8 @@ def main() -> None:
             build_app(app, staging=Path(staging))
         except ValidationError as error:
             sys.exit(explain(error))
+        except BeyondLimitError as error:
+            sys.exit(f"{INVALID}\n  {error}")
         app.synth()
 
 

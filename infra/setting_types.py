@@ -9,8 +9,12 @@ from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.audit_pass import LOOK_BACK_AT_MOST
+
 KEEP = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """The policy of what outlives the stack, unless the deployment that creates it fails."""
+MAX_AUDIT_EVERY = LOOK_BACK_AT_MOST / 2
+"""An audit may itself take that long: then it is an alarm."""
 LOG_RETENTIONS = {
     timedelta(days=days): retention
     for days, retention in {
@@ -50,6 +54,15 @@ def whole_days(duration: timedelta) -> timedelta:
     return duration
 
 
+def within_look_back(every: timedelta) -> timedelta:
+    if every > MAX_AUDIT_EVERY:
+        raise ValueError(
+            f"must be at most {iso8601(MAX_AUDIT_EVERY)}: audits look back "
+            f"{LOOK_BACK_AT_MOST.days} days, and losses before that are not found"
+        )
+    return every
+
+
 def known_retention(duration: timedelta) -> timedelta:
     if duration not in LOG_RETENTIONS:
         days = ", ".join(f"P{known.days}D" for known in LOG_RETENTIONS)
@@ -71,8 +84,10 @@ def json_if_text(value: object) -> object:
 
 
 Duration = Annotated[timedelta, AfterValidator(whole_seconds)]
-Lease = Annotated[Duration, Field(ge=timedelta(seconds=5))]
-"""Heartbeats are sent every third of it. A shorter one would end if DynamoDB responds slowly."""
+SQS_VISIBILITY_LIMIT = timedelta(hours=12)
+Lease = Annotated[Duration, Field(ge=timedelta(seconds=5), le=SQS_VISIBILITY_LIMIT)]
+"""Heartbeats are sent every third of it. A shorter one would end if DynamoDB responds slowly.
+Workers hide the messages that they receive for it, and SQS rejects more than its limit."""
 PoolName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
 ]

@@ -110,7 +110,7 @@ def _workers(*names: str, **settings: object) -> dict[str, object]:
         ({"auth": "jwt", "jwt": _JWT | {"audience": []}}, "at least 1 item"),
         ({"auth": "jwt", "jwt": {"issuer": "https://x.example"}}, "tenantClaim"),
         ({"auth": "jwt", "jwt": _JWT | {"scopeClaim": "s"}}, "scopeClaim"),
-        ({"kms": "alias/mine"}, "'create'"),
+        ({"kms": "alias/mine"}, '"create" or an existing key'),
         ({"kms": {"keyArn": "arn:aws:kms:us-east-1:123456789012:alias/mine"}}, "match pattern"),
         ({"auditLock": {"mode": "GOVERNANCE", "period": "PT36H"}}, "object locks have days"),
         ({"auditLock": {"mode": "NONE", "period": "P1D"}}, "'GOVERNANCE' or 'COMPLIANCE'"),
