@@ -14,7 +14,7 @@ from tests.infra.pages import CODE, PAGES, ROOT
 
 _FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?:^|[|(] ?)aws (?!\w+ \w*:)([^|`]*)")
-_OF_THE_CLI_ONLY = {("logs", "tail"), ("s3", "sync"), ("s3", "cp")}
+_OF_THE_CLI_ONLY = {("logs", "tail"), ("s3", "sync"), ("s3", "cp"), ("sso", "login")}
 """Commands that AWS's command line adds to the operations of its services."""
 
 
