@@ -136,8 +136,9 @@ def assert_all_accounted_for(
     `World`. *purged*: a queue was purged, so the end of the last run may have gone unnoticed.
     """
     stored = _stored(world, job)
-    former = stored.uid != job.uid
-    job = job if former else stored
+    former = stored is not None and stored.uid != job.uid
+    without_schedule = former or stored is None
+    job = job if stored is None or former else stored
     if evidence is None and isinstance(world, World):
         evidence = evidence_of(world, job)
     now = world.now
@@ -180,7 +181,7 @@ def assert_all_accounted_for(
     missing = [
         format_time(at)
         for at in due
-        if not covers[at] and not (former and _range_was_divided(at, covers, evidence))
+        if not covers[at] and not (without_schedule and _range_was_divided(at, covers, evidence))
     ]
     assert not missing, f"{len(missing)} occurrences without a record: {missing[:5]}"
     twice = {at for at, times in covers.items() if times > 1}
@@ -191,18 +192,18 @@ def assert_all_accounted_for(
     assert_chained(world, job, purged=purged)
 
 
-def _stored(world: SystemState, job: Job) -> Job:
-    """The job with the id of *job*; *job* itself if it was removed after its retention."""
+def _stored(world: SystemState, job: Job) -> Job | None:
+    """The job with the id of *job*; None if it was removed after its retention."""
     try:
         return world.job(job.key)
     except NotFoundError:
         assert job.state.ended, f"{job.key.job_id} was removed while it was {job.state}"
-        return job
+        return None
 
 
 def _range_was_divided(at: datetime, covers: Counter[datetime], evidence: Evidence | None) -> bool:
-    """Whether a missed range around *at* has a record in it. The range of a deleted job cannot be
-    divided there without the job's schedule, so the rest has no record: an open defect.
+    """Whether a missed range around *at* has a record in it. The range of a deleted or removed job
+    cannot be divided there without the job's schedule, so the rest has no record: an open defect.
     """
     return evidence is not None and any(
         row.first <= at <= row.last

@@ -84,6 +84,7 @@ def test_whatever_happens_every_occurrence_is_accounted_for(seed: int) -> None:
         333663,
         333700,
         356178,
+        368528,
     ],
 )
 def test_seeds_that_once_failed_pass(seed: int) -> None:
