@@ -174,7 +174,15 @@ def test_an_unknown_context_is_answered_with_the_known_ones(call: Call) -> None:
     assert both.exit_code == 2
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"contexts": {"a": 1}}', '{"contexts": {"a": {}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", "[" * 100_000, '{"contexts": {"a": 1}}', '{"contexts": {"a": {}}}'),
+        '{"contexts": {"a": {"endpoint": "https://x.example"}}, "current": ["a"]}',
+        '{"contexts": {"a": {"endpoint": "https://x.example", "key": 5}}, "current": "a"}',
+        '{"contexts": {"a": {"endpoint": "https://x.example", "region": {}}}, "current": "a"}',
+    ],
+)
 def test_a_damaged_file_is_named(call: Call, file: Path, text: str) -> None:
     file.parent.mkdir(parents=True)
     file.touch(mode=0o600)
