@@ -9,13 +9,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from infra.call_settings import CallSettings
 from infra.fargate_settings import FargateSettings
-from infra.setting_types import Duration, Lease, Principals, StrictSettings, iso8601
+from infra.setting_types import (
+    SQS_VISIBILITY_LIMIT,
+    Duration,
+    Lease,
+    Principals,
+    StrictSettings,
+    iso8601,
+)
 from nextfire.domain.egress import OPEN, Egress, EgressMode
 from nextfire.domain.ids import TENANT
 from nextfire.domain.packages import PackagePolicy, check_index
 
 LAMBDA_LIMIT = timedelta(minutes=15)
-SQS_VISIBILITY_LIMIT = timedelta(hours=12)
 _EXECUTOR_MEMORY = 128
 """MiB of a function or a task that are reserved for the executor."""
 _MIN_SCRIPT_MEMORY = 64
@@ -108,7 +114,8 @@ class PoolSettings(CallSettings):
     """Maximum time of an executor for a batch; a run's timeout is at most a minute
     less. Default: 15 minutes on Lambda, 11 hours and a minute on workers."""
     lease: Lease | None = None
-    """How long an executor of the pool owns a run without a heartbeat. Default: the stack's."""
+    """How long an executor of the pool owns a run without a heartbeat, PT5S to PT12H. Default: the
+    stack's."""
     concurrency: Annotated[int, Field(ge=1, le=64)] = 4
     """Concurrent runs of each worker process."""
     isolation: Literal["process", "task"] = "process"

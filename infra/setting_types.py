@@ -9,6 +9,9 @@ from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 from pydantic.alias_generators import to_camel
 
+SQS_VISIBILITY_LIMIT = timedelta(hours=12)
+MAX_LOCK = timedelta(days=36_500)
+"""Limit of S3: the longest default retention of an object lock."""
 KEEP = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """The policy of what outlives the stack, unless the deployment that creates it fails."""
 LOG_RETENTIONS = {
@@ -47,6 +50,8 @@ def whole_minutes(duration: timedelta) -> timedelta:
 def whole_days(duration: timedelta) -> timedelta:
     if duration % timedelta(days=1):
         raise ValueError("S3 object locks have days: use whole days, such as P365D")
+    if duration > MAX_LOCK:
+        raise ValueError(f"S3 object locks last at most P{MAX_LOCK.days}D")
     return duration
 
 
@@ -70,9 +75,18 @@ def json_if_text(value: object) -> object:
         ) from error
 
 
+def hidden_as_long(lease: timedelta) -> timedelta:
+    if lease > SQS_VISIBILITY_LIMIT:
+        limit = iso8601(SQS_VISIBILITY_LIMIT)
+        raise ValueError(f"at most {limit}: SQS hides a message no longer than that")
+    return lease
+
+
 Duration = Annotated[timedelta, AfterValidator(whole_seconds)]
-Lease = Annotated[Duration, Field(ge=timedelta(seconds=5))]
-"""Heartbeats are sent every third of it. A shorter one would end if DynamoDB responds slowly."""
+Lease = Annotated[Duration, Field(ge=timedelta(seconds=5)), AfterValidator(hidden_as_long)]
+"""Heartbeats are sent every third of it. A shorter one would end if DynamoDB responds slowly. As
+long as it is, workers hide what they receive.
+"""
 PoolName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
 ]

@@ -95,7 +95,7 @@ class Settings(StrictSettings):
     """Longest lifetime of one watcher invocation; more than two minutes, so that two overlap. It
     ends early if nothing is due within that time."""
     lease: Lease = timedelta(seconds=60)
-    """How long an executor owns a run without a heartbeat."""
+    """How long an executor owns a run without a heartbeat, PT5S to PT12H."""
     watcher_memory: Annotated[int, Field(ge=128, le=10_240)] = 144
     """Memory of the watcher, in MiB. CPU is proportional to it: 144 MiB is a twelfth of a core."""
     api_memory: Annotated[int, Field(ge=128, le=10_240)] = 512

@@ -64,7 +64,7 @@ class AuditLockSettings(StrictSettings):
     mode: Literal["GOVERNANCE", "COMPLIANCE"]
     """GOVERNANCE: `s3:BypassGovernanceRetention` overrides the lock. COMPLIANCE: nothing does."""
     period: Annotated[Duration, AfterValidator(whole_days)]
-    """How long an object is locked, in whole days."""
+    """How long an object is locked, in whole days, up to P36500D."""
 
 
 class Adopted(StrictSettings):
