@@ -47,6 +47,7 @@ from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.quotas import NO_QUOTAS, RATES, TenantQuotas
 from nextfire.domain.retention import MAX_RETENTION, MIN_RETENTION, RETENTION, RunRetention
 
+_TOPIC_ARN = r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+(\.fifo)?$"
 MIN_LIFE = timedelta(minutes=2)
 MAX_WAKE_EVERY = timedelta(hours=12)
 """Half of a day, the longest period of the alarm on an auditor without invocations."""
@@ -159,7 +160,7 @@ class Settings(StrictSettings):
     have: 10. Show yours with `aws lambda get-account-settings`. From about 120, watcher, API and
     projector reserve a part; in smaller accounts, the concurrency of Lambda pools is limited so
     that enough remains for them. Other functions of the account are not counted."""
-    alarm_topic_arn: str | None = None
+    alarm_topic_arn: Annotated[str, StringConstraints(pattern=_TOPIC_ARN)] | None = None
     """The SNS topic that the alarms notify. Default: none, or a new one if `alarmEmail` is set."""
     alarm_email: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
     """The address that gets a mail for each alarm that needs an operator. SNS asks it to confirm

@@ -8,6 +8,8 @@ from infra.setting_types import Duration, StrictSettings, json_if_text, whole_da
 
 _KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
 _STREAM_ARN = r"^arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[\w.-]+/stream/[0-9T:.-]+$"
+TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{3,255}$")]
+BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
 StreamArn = Annotated[str, StringConstraints(pattern=_STREAM_ARN)]
 EXPIRES_BY = {
     "runs": "expires_at",
@@ -70,27 +72,27 @@ class AuditLockSettings(StrictSettings):
 class Adopted(StrictSettings):
     """Physical names of existing stores that the stack uses instead of creating them."""
 
-    jobs: str | None = None
+    jobs: TableName | None = None
     """Name of the jobs table."""
-    due: str | None = None
+    due: TableName | None = None
     """Name of the table of due entries."""
-    runs: str | None = None
+    runs: TableName | None = None
     """Name of the runs table."""
-    control: str | None = None
+    control: TableName | None = None
     """Name of the control table."""
-    keys: str | None = None
+    keys: TableName | None = None
     """Name of the table of API keys."""
-    requests: str | None = None
+    requests: TableName | None = None
     """Name of the requests table."""
-    endpoints: str | None = None
+    endpoints: TableName | None = None
     """Name of the table of endpoints."""
-    overview: str | None = None
+    overview: TableName | None = None
     """Name of the table of the overview."""
-    scripts: str | None = None
+    scripts: BucketName | None = None
     """Name of the scripts bucket."""
-    outputs: str | None = None
+    outputs: BucketName | None = None
     """Name of the outputs bucket."""
-    audit: str | None = None
+    audit: BucketName | None = None
     """The bucket of an existing audit chain, which the stack continues."""
     streams: AdoptedStreams = AdoptedStreams()
     """ARNs of the streams of adopted tables."""
