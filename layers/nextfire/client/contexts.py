@@ -149,9 +149,13 @@ def _write(file: Path, contexts: Contexts) -> None:
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as opened:
-        json.dump(document, opened, indent=2)
-    fresh.replace(file)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as opened:
+            json.dump(document, opened, indent=2)
+        fresh.replace(file)
+    except BaseException:
+        fresh.unlink(missing_ok=True)  # it has keys
+        raise
 
 
 def _document(context: Context) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from nextfire.client.access import find_key
 from nextfire.client.contexts import Context, change_contexts, read_contexts
 from nextfire.domain.key_text import secret_of, write_key
 from nextfire_cli.main import app
+from tests.file_limit import files_at_most
 from tests.local_stack import KEY as STACK_KEY
 from tests.local_stack import pretend_stack
 
@@ -264,3 +265,14 @@ def test_contexts_that_two_processes_save_at_the_same_time_are_all_kept(file: Pa
 
     assert len(read_contexts(file).by_name) == 40
     assert [*file.parent.iterdir()] == [file]
+
+
+def test_contexts_that_cannot_be_saved_leave_no_copy_of_their_keys(file: Path) -> None:
+    """As on a full disk."""
+    change_contexts(file, lambda found: found.having("prod", Context(PROD, KEY)))
+
+    with files_at_most(0), pytest.raises(ClientError, match="cannot be written"):
+        change_contexts(file, lambda found: found.having("stage", Context(STAGE, OTHER)))
+
+    assert [*file.parent.iterdir()] == [file]
+    assert read_contexts(file).current == "prod"
