@@ -9,8 +9,8 @@ from aws_cdk import App, CliCredentialsStackSynthesizer
 from pydantic import ValidationError
 
 from infra.build import Build, WrongWheelError
-from infra.limits import ExceededLimitError
-from infra.setting_errors import explain
+from infra.limits import BeyondLimitError
+from infra.setting_errors import INVALID, explain
 from infra.settings import Settings, StackTarget
 from infra.stack import NextfireStack
 
@@ -37,7 +37,9 @@ def main() -> None:
             build_app(app, staging=Path(staging))
         except ValidationError as error:
             sys.exit(explain(error))
-        except (ExceededLimitError, WrongWheelError) as error:
+        except BeyondLimitError as error:
+            sys.exit(f"{INVALID}\n  {error}")
+        except WrongWheelError as error:
             sys.exit(str(error))
         except subprocess.CalledProcessError as error:  # which has printed why
             sys.exit(f"The code could not be built: {error}")

@@ -33,7 +33,10 @@ class FargateSettings(StrictSettings):
     """The worker's image with a tag or digest; for arm64. Default: built during deployment."""
     vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")] | None = None
     """The VPC of the tasks. Default: a VPC of the stack, with public subnets only."""
-    subnet_ids: tuple[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")], ...] = ()
+    subnet_ids: Annotated[
+        tuple[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")], ...],
+        Field(max_length=16),
+    ] = ()
     """Subnets of `vpcId`."""
     assign_public_ip: bool = True
     """Whether tasks get a public IP to reach AWS; `false` if the subnets have a

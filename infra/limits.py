@@ -15,19 +15,19 @@ _REFERENCE = 120
 a queue in a stack with a long name."""
 
 
-class ExceededLimitError(Exception):
-    """The stack would exceed a limit of AWS. The message says which settings to change."""
+class BeyondLimitError(Exception):
+    """The settings exceed a limit of AWS. The message names the settings to change."""
 
 
 def check_environment(stack: Stack, folder: str, environment: Mapping[str, str]) -> None:
     """Check the size of the *environment* of the function in *folder*.
 
     Raises:
-        ExceededLimitError: It is too large for Lambda.
+        BeyondLimitError: It is too large for Lambda.
     """
     size = sum(len(name) + _bytes_of(stack.resolve(value)) for name, value in environment.items())
     if size > ENVIRONMENT_BYTES:
-        raise ExceededLimitError(
+        raise BeyondLimitError(
             f"the environment of the function {folder} would have about {size} bytes; Lambda "
             f"allows {ENVIRONMENT_BYTES}. Use fewer pools, or shorter quotas, tenantWeights, iam "
             "rules, tenants of pools, awsActions, callNetworks and packagePolicy: move common "

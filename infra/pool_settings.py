@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+from pydantic.alias_generators import to_camel
 
 from infra.call_settings import CallSettings
 from infra.fargate_settings import FargateSettings
@@ -29,21 +30,26 @@ _WORKER_SCRIPT_MEMORY = 2048
 EXECUTOR_MARGIN = timedelta(minutes=1)
 """Part of an executor's timeout that a run may not use: reserved to record the run's end."""
 
+_OF_LAMBDA = {
+    "batch_size": "remove it",
+    "max_concurrency": "set concurrency, and with Fargate fargate.maxTasks",
+    "memory": "set fargate.memory",
+}
+_OF_WORKERS = {"concurrency": "set maxConcurrency"}
+"""Settings that the other executor ignores, with what to do there instead."""
 MAX_POLICY_BYTES = 2_000
 """Maximum bytes of a pool's `packagePolicy` as JSON."""
 
 
 def _egress(value: object) -> object:
-    if isinstance(value, str):
-        if value not in {EgressMode.OPEN, EgressMode.NONE}:
-            raise ValueError(
-                f'egress must be "open", "none" or a list of hosts, not {value!r}: '
-                'for one host use ["api.example.com"]'
-            )
-        return Egress.parse(value)
+    if value in (EgressMode.OPEN, EgressMode.NONE):
+        return Egress.parse(str(value))
     if isinstance(value, list) and all(isinstance(host, str) for host in value):
         return Egress.listed(*value)
-    return value
+    raise ValueError(
+        f'egress must be "open", "none" or a list of hosts, not {value!r}: '
+        'for one host use ["api.example.com"]'
+    )
 
 
 def _index_secret(arn: str) -> str:
@@ -114,8 +120,7 @@ class PoolSettings(CallSettings):
     """Maximum time of an executor for a batch; a run's timeout is at most a minute
     less. Default: 15 minutes on Lambda, 11 hours and a minute on workers."""
     lease: Lease | None = None
-    """How long an executor of the pool owns a run without a heartbeat, PT5S to PT12H. Default: the
-    stack's."""
+    """How long an executor of the pool owns a run without a heartbeat. Default: the stack's."""
     concurrency: Annotated[int, Field(ge=1, le=64)] = 4
     """Concurrent runs of each worker process."""
     isolation: Literal["process", "task"] = "process"
@@ -297,6 +302,15 @@ class PoolSettings(CallSettings):
                 f"packagePolicy must have at most {MAX_POLICY_BYTES} bytes as JSON, because the "
                 "stack output that contains it is limited to 4 KB: list fewer packages in allow"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_executor(self) -> Self:
+        on_lambda = self.executor == "lambda"
+        for name, remedy in (_OF_WORKERS if on_lambda else _OF_LAMBDA).items():
+            if name in self.model_fields_set:
+                kind = "worker" if on_lambda else "lambda"
+                raise ValueError(f"{to_camel(name)} applies to {kind} pools only: {remedy}")
         return self
 
     @model_validator(mode="after")

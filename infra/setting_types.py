@@ -9,11 +9,12 @@ from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 from pydantic.alias_generators import to_camel
 
-SQS_VISIBILITY_LIMIT = timedelta(hours=12)
-MAX_LOCK = timedelta(days=36_500)
-"""Limit of S3: the longest default retention of an object lock."""
+from nextfire.domain.audit_pass import LOOK_BACK_AT_MOST
+
 KEEP = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """The policy of what outlives the stack, unless the deployment that creates it fails."""
+MAX_AUDIT_EVERY = LOOK_BACK_AT_MOST / 2
+"""An audit may itself take that long: then it is an alarm."""
 LOG_RETENTIONS = {
     timedelta(days=days): retention
     for days, retention in {
@@ -50,9 +51,16 @@ def whole_minutes(duration: timedelta) -> timedelta:
 def whole_days(duration: timedelta) -> timedelta:
     if duration % timedelta(days=1):
         raise ValueError("S3 object locks have days: use whole days, such as P365D")
-    if duration > MAX_LOCK:
-        raise ValueError(f"S3 object locks last at most P{MAX_LOCK.days}D")
     return duration
+
+
+def within_look_back(every: timedelta) -> timedelta:
+    if every > MAX_AUDIT_EVERY:
+        raise ValueError(
+            f"must be at most {iso8601(MAX_AUDIT_EVERY)}: audits look back "
+            f"{LOOK_BACK_AT_MOST.days} days, and losses before that are not found"
+        )
+    return every
 
 
 def known_retention(duration: timedelta) -> timedelta:
@@ -75,18 +83,11 @@ def json_if_text(value: object) -> object:
         ) from error
 
 
-def hidden_as_long(lease: timedelta) -> timedelta:
-    if lease > SQS_VISIBILITY_LIMIT:
-        limit = iso8601(SQS_VISIBILITY_LIMIT)
-        raise ValueError(f"at most {limit}: SQS hides a message no longer than that")
-    return lease
-
-
 Duration = Annotated[timedelta, AfterValidator(whole_seconds)]
-Lease = Annotated[Duration, Field(ge=timedelta(seconds=5)), AfterValidator(hidden_as_long)]
-"""Heartbeats are sent every third of it. A shorter one would end if DynamoDB responds slowly. As
-long as it is, workers hide what they receive.
-"""
+SQS_VISIBILITY_LIMIT = timedelta(hours=12)
+Lease = Annotated[Duration, Field(ge=timedelta(seconds=5), le=SQS_VISIBILITY_LIMIT)]
+"""Heartbeats are sent every third of it. A shorter one would end if DynamoDB responds slowly.
+Workers hide the messages that they receive for it, and SQS rejects more than its limit."""
 PoolName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
 ]

@@ -1,8 +1,8 @@
 """The deployment's settings: the typed cdk.json context.
 
-Context keys that contain a colon or start with `@` belong to the CDK and are ignored. Any other key
-that is not a setting is an error. `-c key=value` on the command line overrides cdk.json; structured
-values are JSON. Durations are ISO 8601.
+Context keys that contain a colon or start with `@` belong to the CDK and are ignored, and so are
+`_OF_THE_CDK`. Any other key that is not a setting is an error. `-c key=value` on the command line
+overrides cdk.json; structured values are JSON. Durations are ISO 8601.
 
 `pool_settings`, `auth_settings` and `store_settings` have the settings with a structure.
 """
@@ -33,6 +33,7 @@ from infra.setting_types import (
     json_if_text,
     known_retention,
     whole_minutes,
+    within_look_back,
 )
 from infra.store_settings import (
     READS_PER_SHARD,
@@ -47,7 +48,9 @@ from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.quotas import NO_QUOTAS, RATES, TenantQuotas
 from nextfire.domain.retention import MAX_RETENTION, MIN_RETENTION, RETENTION, RunRetention
 
-_TOPIC_ARN = r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+(\.fifo)?$"
+_TOPIC_ARN = r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[\w.-]+$"
+_OF_THE_CDK = {"acknowledged-issue-numbers", "cli-telemetry"}
+"""Keys that the CDK command line stores in cdk.context.json and passes to the app."""
 MIN_LIFE = timedelta(minutes=2)
 MAX_WAKE_EVERY = timedelta(hours=12)
 """Half of a day, the longest period of the alarm on an auditor without invocations."""
@@ -114,8 +117,8 @@ class Settings(StrictSettings):
     """
     authorizer_memory: Annotated[int, Field(ge=128, le=10_240)] = 256
     """Memory of the function that checks API keys, in MiB."""
-    audit_every: Duration = timedelta(days=1)
-    """How often the auditor visits each job; at least `auditorWakeEvery`."""
+    audit_every: Annotated[Duration, AfterValidator(within_look_back)] = timedelta(days=1)
+    """How often the auditor visits each job; at least `auditorWakeEvery`, and at most P7D."""
     auditor_wake_every: Annotated[Duration, AfterValidator(whole_minutes)] = timedelta(minutes=15)
     """How often the auditor is invoked to continue or start an audit: whole minutes, up to
     PT12H."""
@@ -161,7 +164,8 @@ class Settings(StrictSettings):
     projector reserve a part; in smaller accounts, the concurrency of Lambda pools is limited so
     that enough remains for them. Other functions of the account are not counted."""
     alarm_topic_arn: Annotated[str, StringConstraints(pattern=_TOPIC_ARN)] | None = None
-    """The SNS topic that the alarms notify. Default: none, or a new one if `alarmEmail` is set."""
+    """ARN of the SNS topic that the alarms notify. Default: none, or a new one if `alarmEmail` is
+    set."""
     alarm_email: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
     """The address that gets a mail for each alarm that needs an operator. SNS asks it to confirm
     the subscription."""
@@ -337,7 +341,7 @@ class Settings(StrictSettings):
         ours = {
             key: value
             for key, value in context.items()
-            if ":" not in key and not key.startswith("@")
+            if ":" not in key and not key.startswith("@") and key not in _OF_THE_CDK
         }
         local = _Overrides(local=ours.pop("local", {})).local
         if ours.get("target") == StackTarget.LOCAL:

@@ -1,8 +1,9 @@
 """Settings of tables, buckets and keys: adopted stores, encryption, the lock of the audit chain."""
 
-from typing import Annotated, Literal
+from datetime import timedelta
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from infra.setting_types import Duration, StrictSettings, json_if_text, whole_days
 
@@ -23,6 +24,8 @@ READS_PER_SHARD = 2
 """Minimum of `DueCapacity.reads` for each shard: polls of awake watchers use 1.8 a second."""
 _TABLE_QUOTA = 40_000
 """Default quota of a table, in units per second (DynamoDB developer guide, "Quotas")."""
+_LONGEST_LOCK = timedelta(days=36_500)
+"""Limit of S3: 100 years."""
 Units = Annotated[int, Field(ge=1, le=_TABLE_QUOTA)]
 
 
@@ -47,8 +50,19 @@ class KmsSettings(StrictSettings):
 
 
 def kms_if_json(value: object) -> object:
-    """Return *value*, decoded if it is a JSON object; `create` is not JSON."""
-    return json_if_text(value) if str(value).startswith("{") else value
+    """Return *value*, decoded if it is a JSON object; `create` is not JSON.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if str(value).startswith("{"):
+        return json_if_text(value)
+    if value is None or value == "create" or isinstance(value, KmsSettings):
+        return value
+    raise ValueError(
+        'must be "create" or an existing key, for example {"keyArn": '
+        '"arn:aws:kms:eu-central-1:123456789012:key/0a1b2c3d-1111-2222-3333-444455556666"}'
+    )
 
 
 class DueCapacity(StrictSettings):
@@ -65,7 +79,7 @@ class AuditLockSettings(StrictSettings):
 
     mode: Literal["GOVERNANCE", "COMPLIANCE"]
     """GOVERNANCE: `s3:BypassGovernanceRetention` overrides the lock. COMPLIANCE: nothing does."""
-    period: Annotated[Duration, AfterValidator(whole_days)]
+    period: Annotated[Duration, AfterValidator(whole_days), Field(le=_LONGEST_LOCK)]
     """How long an object is locked, in whole days, up to P36500D."""
 
 
@@ -102,3 +116,22 @@ class Adopted(StrictSettings):
         """The physical names of the adopted tables."""
         names = ("jobs", "due", "runs", "control", "keys", "requests", "endpoints", "overview")
         return {name: found for name in names if (found := getattr(self, name)) is not None}
+
+    @model_validator(mode="after")
+    def _check_tables(self) -> Self:
+        stores: dict[str, str] = {}
+        for name, table in self.tables.items():
+            if (other := stores.setdefault(table, name)) != name:
+                raise ValueError(
+                    f"{other} and {name} name the same table, {table}: name the table of each"
+                )
+        for name, arn in self.streams.model_dump(exclude_none=True).items():
+            table = getattr(self, name)
+            if table is None:
+                raise ValueError(f"streams.{name} requires {name}: set both, or neither")
+            if f":table/{table}/stream/" not in arn:
+                raise ValueError(
+                    f"streams.{name} is not a stream of the table {table}: name its stream, "
+                    "LatestStreamArn of `aws dynamodb describe-table`"
+                )
+        return self

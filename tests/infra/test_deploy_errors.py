@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from infra import __main__ as command
+from infra import app
 from infra.account_check import CdkJsonError, settings_of
+from infra.build import WrongWheelError
 from infra.settings import Settings
 
 
@@ -56,3 +58,22 @@ def test_an_npm_that_fails_is_reported_with_what_it_says(
     assert command.main(["synth"]) == 1
 
     assert "npm error ENOTFOUND registry" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (WrongWheelError("pydantic-2", ["cp312"], "arm64"), "pydantic-2 is built for cp312"),
+        (subprocess.CalledProcessError(2, ["uv"]), "The code could not be built: Command"),
+    ],
+)
+def test_code_that_cannot_be_built_is_a_message(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def build(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(app, "build_app", build)
+
+    with pytest.raises(SystemExit, match=said):
+        app.main()

@@ -122,7 +122,7 @@ class TestMatch:
 
         assert system.call("GET", "/v1/jobs/a", headers=headers).status == 200
 
-    @pytest.mark.parametrize("tag", ['W/"{}"', '"x-1"', '""', '"{}x"', '"a,b"'])
+    @pytest.mark.parametrize("tag", ['W/"{}"', '"x-1"', '""', '"{}x"', '"a,b"', '"x-1", W/"{}"'])
     def test_tag_of_something_else(self, system: Deployment, job: Answer, tag: str) -> None:
         tag = tag.format(job.headers["etag"].strip('"'))
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from functions.embedded import supervisor
 from functions.embedded.pulse import FIRST_LOOKS, LOOK_EVERY, LOOKS, Pulse
+from functions.worker import supervisor as workers
+from functions.worker import worker
+from nextfire.adapters.worker.journal import WorkerJournal
 
 
 @pytest.fixture
@@ -90,6 +95,35 @@ def test_a_worker_is_killed_alone_and_its_supervisor_if_that_hangs_too(
         parts._kill_hanging()  # noqa: SLF001
 
     assert kills == killed
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_a_worker_beats_if_it_can(monkeypatch: pytest.MonkeyPatch, *, beats: bool) -> None:
+    """One that does not beat is killed after five minutes."""
+    served: list[str] = []
+
+    class Supervisor:
+        def __init__(self, serve: Callable[[WorkerJournal], None], *_: Any, **__: Any) -> None:
+            self._serve = serve
+
+        def run(self) -> int:
+            self._serve(cast("WorkerJournal", None))
+            return 0
+
+    def serve(_: WorkerJournal, beat: Callable[[], None]) -> None:
+        served.append("serves")
+        beat()
+
+    monkeypatch.setattr(workers, "WorkerSupervisor", Supervisor)
+    monkeypatch.setattr(worker, "main", serve)
+
+    assert workers.main(beat=(lambda: served.append("beats")) if beats else None) == 0
+    assert served == ["serves", "beats"][: 1 + beats]
+
+
+def test_a_process_has_the_parent_that_started_it() -> None:
+    assert supervisor._parent_of(os.getpid()) == os.getppid()  # noqa: SLF001
+    assert supervisor._parent_of(2**22 + 1) is None  # noqa: SLF001 - more than the kernel's limit
 
 
 def test_a_part_without_a_process_or_a_pulse_does_not_hang(

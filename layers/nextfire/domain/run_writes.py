@@ -170,13 +170,14 @@ class TransactionalRuns(ABC):
         now: datetime,
         *,
         was: RunState = RunState.DEAD,
-        by_user: bool = True,  # noqa: ARG002 — *run* has it
+        by_user: bool = True,
     ) -> Claim:
         def redriven(stored: Run | None) -> Run | None:
             if stored is None or stored.state is not was or stored.covered > 1:
                 return None
-            same = stored.attempt == run.attempt_base and stored.dispatch < run.dispatch
-            return run if same else None
+            if stored.attempt != run.attempt_base or stored.dispatch >= run.dispatch:
+                return None
+            return _redriven(stored, run, by_user=by_user)
 
         return self._write(
             "redrive run",
@@ -251,6 +252,28 @@ class TransactionalRuns(ABC):
             run.key,
             lambda stored: do(stored) if stored is not None and _is_held(stored, run) else None,
         )[1]
+
+
+def _redriven(stored: Run, to: Run, *, by_user: bool) -> Run:
+    """*stored* with what a redrive to *to* changes: *to* may be made from an earlier record."""
+    pending = replace(
+        stored,
+        state=to.state,
+        dispatch=to.dispatch,
+        not_before=to.not_before,
+        finished_at=None,
+        cancel_requested=False,
+        reason=to.reason,
+    )
+    if not by_user:
+        return pending
+    return replace(
+        pending,
+        attempt_base=to.attempt_base,
+        fence_base=to.fence_base,
+        restarted=True,
+        cancel_reason=None,
+    )
 
 
 def _is_free(run: Run, message: RunMessage, now: datetime) -> bool:

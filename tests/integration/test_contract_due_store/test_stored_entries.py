@@ -37,6 +37,15 @@ def test_every_kind_comes_back_as_it_was_put(held: Held) -> None:
     assert held.entries() == [firing, retry]
 
 
+def test_of_two_forms_of_an_entry_that_are_put_together_the_last_one_stays(held: Held) -> None:
+    entry = entry_of(0, NOON)
+
+    held.store.put([replace(entry, held=True), entry], NOON)
+    assert [each.held for each in held.entries()] == [False]
+    held.store.put([entry, replace(entry, held=True)], NOON)
+    assert [each.held for each in held.entries()] == [True]
+
+
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_an_entry_s_rank_comes_back(held: Held, rank: int) -> None:
     entry = replace(entry_of(0, NOON), rank=rank)

@@ -114,6 +114,19 @@ def test_an_invalid_cursor_is_rejected(store: JobStore, cursor: str) -> None:
     assert refused.value.field == "cursor"
 
 
+def test_a_job_that_does_not_decode_is_listed_as_unreadable(held: Held) -> None:
+    for job_id in ("a", "b", "c"):
+        held.store.create(a_job(job_id), None, NOON)
+    held.spoil(job_key("b"))
+
+    first = held.store.list("acme", cursor=None, limit=2)
+    rest = held.store.list("acme", cursor=first.cursor, limit=2)
+
+    assert [job.key.job_id for page in (first, rest) for job in page.items] == ["a", "c"]
+    assert [each.identity for each in first.unreadable] == ["b"]
+    assert not rest.unreadable
+
+
 def test_a_scan_meets_every_job_of_every_tenant_once(held: Held) -> None:
     jobs = [
         a_job(f"job{n}", tenant=tenant, uid=f"uid{n:05d}")

@@ -33,6 +33,21 @@ def test_a_job_s_runs_are_listed_latest_first_page_by_page(store: RunStore) -> N
     assert store.list(job_key("nothing"), cursor=None, limit=2).items == []
 
 
+def test_a_run_that_does_not_decode_is_listed_as_unreadable(held: Held) -> None:
+    times = [at("12:00"), at("13:00"), at("14:00")]
+    for time in times:
+        claim(held.store, a_message(run_key(time)))
+    held.spoil(run_key(times[1]))
+
+    first = held.store.list(job_key(), cursor=None, limit=2)
+    rest = held.store.list(job_key(), cursor=first.cursor, limit=2)
+
+    listed = [run.key.scheduled_at for page in (first, rest) for run in page.items]
+    assert listed == [times[2], times[0]]
+    assert [each.identity for each in first.unreadable] == [run_key(times[1]).run_id]
+    assert not rest.unreadable
+
+
 @pytest.mark.parametrize("how", [{}, {"consistent": True}], ids=["", "consistent"])
 def test_some_runs_are_found_by_their_keys(held: Held, how: dict[str, bool]) -> None:
     other = run_key(job_id="other")

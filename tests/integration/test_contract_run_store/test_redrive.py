@@ -41,6 +41,18 @@ def test_a_run_that_was_skipped_because_of_a_parent_is_reopened_once(dead: Dead)
     assert reopen(dead, skipped).run.state is RunState.RUNNING
 
 
+def test_a_run_that_a_user_redrives_as_it_is_reopened_stays_redriven(dead: Dead) -> None:
+    skipped = dead.store.skip(Run.skipped(run_key(), "trigger rule ALL_SUCCEEDED: a FAILED", NOON))
+    dead.store.await_parents(skipped, skipped.awaiting_parents("redriven from a"))
+
+    reopen(dead, skipped)  # as read before
+
+    assert (stored(dead, skipped).state, stored(dead, skipped).restarted) == (
+        RunState.PENDING,
+        True,
+    )
+
+
 def test_a_dead_run_is_redriven_with_its_due_entry(dead: Dead) -> None:
     run = dead.die(run_key())
 

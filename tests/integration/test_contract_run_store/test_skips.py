@@ -185,6 +185,11 @@ def test_a_run_on_request_cannot_be_undone_as_a_skip(both: Both) -> None:
     assert both.runs.unskip(run_key(), both.next()) is Written.REFUSED
     assert both.runs.get(run_key()) == run
 
+    skipped = both.runs.skip(run.passed_over("busy", NOON, pool="default", dispatched_at=NOON))
+
+    assert both.runs.unskip(run_key(), both.next()) is Written.REFUSED
+    assert both.runs.get(run_key()) == skipped
+
 
 def test_of_a_skip_and_twenty_claims_one_has_the_run(both: Both) -> None:
     asks: list[Callable[[], Claim | Written]]

@@ -88,8 +88,16 @@ class RunRequests:
         delete = {
             "TableName": self._table,
             "Key": encode_key(run),
-            "ConditionExpression": "#state = :skipped AND attribute_exists(#request)",
-            "ExpressionAttributeNames": {"#state": "state", "#request": "request"},
+            # Runs on request have a trigger.
+            "ConditionExpression": (
+                "#state = :skipped AND attribute_exists(#request)"
+                " AND attribute_not_exists(#trigger)"
+            ),
+            "ExpressionAttributeNames": {
+                "#state": "state",
+                "#request": "request",
+                "#trigger": "trigger",
+            },
             "ExpressionAttributeValues": to_item({":skipped": RunState.SKIPPED.value}),
         }
         return self._write_with_job(job, {"Delete": delete}, "unskip occurrence")

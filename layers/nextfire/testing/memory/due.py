@@ -83,11 +83,11 @@ class MemoryDueStore:
             return {slot for slot in slots if slot in self.items}
 
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
-        stored = {entry for entry in entries if not self.refuses(entry)}
+        stored = [entry for entry in entries if not self.refuses(entry)]
         with self._lock:
-            for entry in stored:
+            for entry in stored:  # of those with the same slot, the last one stays
                 self.items[Slot(entry.bucket(now, self.shards), entry.sort_key)] = entry
-        return stored
+        return {*stored}
 
     def mark_held(self, entries: Collection[StoredEntry]) -> None:
         with self._lock:

@@ -7,8 +7,8 @@ import threading
 from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.endpoints import Endpoint, EndpointKey
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ports.pages import Page, Unreadable
-from nextfire.testing.memory.pages import page_of
+from nextfire.domain.ports.pages import Page
+from nextfire.testing.memory.pages import listed
 
 
 class MemoryEndpointStore:
@@ -59,19 +59,10 @@ class MemoryEndpointStore:
 
     def list(self, tenant: str, pool: str, *, cursor: str | None, limit: int) -> Page[Endpoint]:
         with self._lock:
-            keys = {
-                key.destination: key
-                for key in self.items
+            found = {
+                key.destination: each
+                for key, each in self.items.items()
                 if (key.pool, key.tenant) == (pool, tenant)
             }
-        found, more = page_of(keys, cursor, limit)
-        page = [keys[each] for each in found]
-        return Page(
-            [self.items[key] for key in page if key not in self._broken],
-            more,
-            [
-                Unreadable(key.destination, "endpoint does not decode")
-                for key in page
-                if key in self._broken
-            ],
-        )
+            broken = {k.destination for k in self._broken if (k.pool, k.tenant) == (pool, tenant)}
+        return listed(found, cursor, limit, broken=broken, problem="endpoint does not decode")

@@ -17,7 +17,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.pages import Page, Scan
 from nextfire.domain.quotas import too_many_jobs
 from nextfire.testing.memory.due import MemoryDueStore
-from nextfire.testing.memory.pages import page_of
+from nextfire.testing.memory.pages import listed
 
 
 class MemoryJobStore:
@@ -115,8 +115,8 @@ class MemoryJobStore:
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
         with self._lock:
             jobs = {key.job_id: job for key, job in self.items.items() if key.tenant == tenant}
-        page, more = page_of(jobs, cursor, limit)
-        return Page([jobs[i] for i in page], more)
+        broken = {key.job_id for key in self._broken if key.tenant == tenant}
+        return listed(jobs, cursor, limit, broken=broken, problem="job does not decode")
 
     def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
         with self._lock:

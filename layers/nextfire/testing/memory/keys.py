@@ -8,8 +8,8 @@ from datetime import date, datetime
 
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.keys import ApiKey, ending, revoked, used
-from nextfire.domain.ports.pages import Page, Unreadable
-from nextfire.testing.memory.pages import page_of
+from nextfire.domain.ports.pages import Page
+from nextfire.testing.memory.pages import listed
 
 
 class MemoryKeyStore:
@@ -35,14 +35,9 @@ class MemoryKeyStore:
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
         with self._lock:
-            ids = [key_id for of, key_id in self.items if of == tenant]
-        page, more = page_of(ids, cursor, limit)
+            keys = {key_id: key for (of, key_id), key in self.items.items() if of == tenant}
         broken = {key_id for of, key_id in self._broken if of == tenant}
-        return Page(
-            [self.items[tenant, key_id] for key_id in page if key_id not in broken],
-            more,
-            [Unreadable(key_id, "key does not decode") for key_id in page if key_id in broken],
-        )
+        return listed(keys, cursor, limit, broken=broken, problem="key does not decode")
 
     def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey | None:
         return self._change(tenant, key_id, lambda key: revoked(key, now))

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import TypeVar
 
 from nextfire.domain.errors import invalid_cursor
+from nextfire.domain.ports.pages import Page, Unreadable
 
 CURSOR = "after:"
+T = TypeVar("T")
+
+
+def listed(
+    items: Mapping[str, T],
+    cursor: str | None,
+    limit: int,
+    *,
+    broken: Collection[str],
+    problem: str,
+    newest_first: bool = False,
+) -> Page[T]:
+    """A page of *items* by their ids. Those that are *broken* are unreadable: *problem*."""
+    page, more = page_of(items, cursor, limit, newest_first=newest_first)
+    return Page(
+        [items[each] for each in page if each not in broken],
+        more,
+        [Unreadable(each, problem) for each in page if each in broken],
+    )
 
 
 def after_cursor(cursor: str) -> str:

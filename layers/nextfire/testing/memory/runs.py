@@ -21,9 +21,10 @@ from nextfire.domain.run import Run, RunState
 from nextfire.domain.run_writes import Change, TransactionalRuns, as_stored
 from nextfire.testing.memory.due import MemoryDueStore
 from nextfire.testing.memory.jobs import MemoryJobStore, cut_job
-from nextfire.testing.memory.pages import page_of
+from nextfire.testing.memory.pages import listed
 
 _by_run_id = attrgetter("run_id")
+_PROBLEM = "run does not decode"
 
 
 class MemoryRunStore(TransactionalRuns):
@@ -151,22 +152,24 @@ class MemoryRunStore(TransactionalRuns):
                 and run.finished_at is not None
                 and first <= run.finished_at <= last
             }
-        page, more = page_of(dead, cursor, limit, newest_first=True)
-        return Page([dead[i] for i in page], more)
+        broken = {place for place, run in dead.items() if run.key in self._broken}
+        page = listed(dead, cursor, limit, broken=broken, problem=_PROBLEM, newest_first=True)
+        unreadable = [replace(e, identity=e.identity.partition("#")[2]) for e in page.unreadable]
+        return replace(page, unreadable=unreadable)
 
     def peek(self, key: RunKey) -> Run | None:
         return self.get(key)
 
     def get(self, key: RunKey) -> Run | None:
         if key in self._broken:
-            raise UndecodableError("run does not decode")
+            raise UndecodableError(_PROBLEM)
         return self.items.get(key)
 
     def _read(self, key: RunKey, run: Run, *, lenient: bool) -> Run:
         if key not in self._broken:
             return run
         if not lenient:
-            raise UndecodableError("run does not decode")
+            raise UndecodableError(_PROBLEM)
         return Run(key, RunState.DEAD)
 
     def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:  # noqa: ARG002
@@ -178,7 +181,7 @@ class MemoryRunStore(TransactionalRuns):
         return Page(
             [run for run in found if run.key not in broken],
             None,
-            [Unreadable(key.execution_id, "run does not decode") for key in broken],
+            [Unreadable(key.execution_id, _PROBLEM) for key in broken],
         )
 
     def list(
@@ -192,11 +195,11 @@ class MemoryRunStore(TransactionalRuns):
     ) -> Page[Run]:
         with self._lock:
             runs = {key.run_id: run for key, run in self.items.items() if key.job == job}
-        ids = [*runs]
         if first is not None and before is not None:
-            ids = [each for each in ids if first_run_id(first) < each < first_run_id(before)]
-        page, more = page_of(ids, cursor, limit, newest_first=True)
-        return Page([runs[i] for i in page], more)
+            low, high = first_run_id(first), first_run_id(before)
+            runs = {run_id: run for run_id, run in runs.items() if low < run_id < high}
+        broken = {key.run_id for key in self._broken if key.job == job}
+        return listed(runs, cursor, limit, broken=broken, problem=_PROBLEM, newest_first=True)
 
     def _store(self, run: Run) -> Run:
         self.items[run.key] = as_stored(run)
