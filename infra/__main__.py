@@ -37,7 +37,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _cdk(arguments: Sequence[str]) -> int:
-    cdk = [str(installed_cdk(ROOT / ".nextfire")), *arguments]
+    try:
+        cdk = [str(installed_cdk(ROOT / ".nextfire")), *arguments]
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(
+            "npm could not fetch the CDK command line. Check that its registry can be reached.\n"
+            f"{error.stderr}\n"
+        )
+        return 1
     return subprocess.run(cdk, cwd=ROOT, check=False).returncode
 
 
@@ -65,7 +72,7 @@ def _check(arguments: Sequence[str]) -> int:
     # Not above: the CDK library starts a Node process, which other commands do without.
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from infra.account_check import check, profile_of, settings_of  # noqa: PLC0415
+    from infra.account_check import CdkJsonError, check, profile_of, settings_of  # noqa: PLC0415
     from infra.aws_account import AwsAccount  # noqa: PLC0415
     from infra.setting_errors import explain  # noqa: PLC0415
 
@@ -73,6 +80,9 @@ def _check(arguments: Sequence[str]) -> int:
         findings = check(settings_of(arguments, ROOT), AwsAccount(profile_of(arguments)))
     except ValidationError as error:
         sys.stderr.write(f"{explain(error)}\n")
+        return 1
+    except CdkJsonError as error:
+        sys.stderr.write(f"{error}\n")
         return 1
     for finding in findings:
         sys.stderr.write(f"{'error: ' if finding.prevents else ''}{finding.text}\n")

@@ -33,6 +33,10 @@ class Table:
     protected: bool
 
 
+class CdkJsonError(Exception):
+    """The file ``cdk.json`` cannot be used."""
+
+
 class CallersAccount(Protocol):
     """The account and region of the caller's credentials. Each method raises an error with a text
     for the user if it gets no answer.
@@ -218,8 +222,15 @@ def settings_of(arguments: Sequence[str], root: Path) -> Settings:
 
     Raises:
         pydantic.ValidationError: They are invalid.
+        CdkJsonError: ``cdk.json`` cannot be read as JSON.
     """
-    context: dict[str, Any] = json.loads(root.joinpath("cdk.json").read_text())["context"]
+    try:
+        document: Any = json.loads(root.joinpath("cdk.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CdkJsonError(f"cdk.json is not valid JSON: {error}") from error
+    context = document.get("context", {}) if isinstance(document, dict) else None
+    if not isinstance(context, dict):
+        raise CdkJsonError("cdk.json: `context` is not an object with settings")
     return Settings.from_context({**context, **given_context(arguments)})
 
 

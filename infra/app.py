@@ -1,5 +1,6 @@
 """The CDK app. `cdk synth` and `cdk deploy` run this module from the project's root."""
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from aws_cdk import App, CliCredentialsStackSynthesizer
 from pydantic import ValidationError
 
-from infra.build import Build
+from infra.build import Build, WrongWheelError
 from infra.limits import BeyondLimitError
 from infra.setting_errors import INVALID, explain
 from infra.settings import Settings, StackTarget
@@ -38,6 +39,10 @@ def main() -> None:
             sys.exit(explain(error))
         except BeyondLimitError as error:
             sys.exit(f"{INVALID}\n  {error}")
+        except WrongWheelError as error:
+            sys.exit(str(error))
+        except subprocess.CalledProcessError as error:  # which has printed why
+            sys.exit(f"The code could not be built: {error}")
         app.synth()
 
 

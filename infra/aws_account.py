@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import boto3
@@ -25,7 +26,12 @@ class AwsAccount:
     """`CallersAccount` by the credentials and region of *profile*. None: of the default one."""
 
     def __init__(self, profile: str | None = None) -> None:
-        self._session = boto3.Session(profile_name=profile)
+        self._profile = profile
+
+    @cached_property
+    def _session(self) -> boto3.Session:
+        # Not when it is built: the profile may not exist, which the first question reports.
+        return boto3.Session(profile_name=self._profile)
 
     def name(self) -> str:
         """See `CallersAccount.name`."""

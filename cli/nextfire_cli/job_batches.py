@@ -6,6 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from nextfire.domain.json_text import json_size
 from nextfire_cli.documents import Document
+from nextfire_cli.errors import CliError
 
 AT_ONCE = 25
 """Maximum number of jobs in a request."""
@@ -28,6 +29,19 @@ def batches(jobs: Sequence[Document]) -> Iterator[list[int]]:
         size += more
     if batch:
         yield batch
+
+
+def interrupted(error: CliError, made: int, asked: int, every: int, file: str) -> CliError:
+    """The *error* of a request with *asked* jobs of *file*, which has *every* job, after *made* of
+    them have a result.
+    """
+    remedy = (
+        f"{made} of {every} jobs have a result above. The {asked} of the request that failed may "
+        f"have been created: look with `nextfire jobs list`. The others were not sent. To "
+        f"continue, remove the jobs that have one from {file} and repeat the command: a job with "
+        "an id is never created twice."
+    )
+    return CliError(error.problem, "\n".join(filter(None, [error.remedy, remedy])))
 
 
 def _parents_first(jobs: Sequence[Document]) -> list[int]:

@@ -11,9 +11,10 @@ from nextfire.domain.occurrences import ENDED_STATES, JobState
 from nextfire.domain.schedule import ScheduleType
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document
+from nextfire_cli.errors import CliError
 from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.flags import WHEN
-from nextfire_cli.job_batches import batches
+from nextfire_cli.job_batches import batches, interrupted
 from nextfire_cli.job_control import JobId, delete, drain, pause, resume, skip_next
 from nextfire_cli.job_files import SEVERAL, listed_labels, read_jobs
 from nextfire_cli.job_runs import backfill, run
@@ -105,7 +106,14 @@ def create_many(
     jobs = read_jobs(file)
     of_job: dict[int, Document] = {}
     for numbers in batches(jobs):
-        made = client.create_jobs([jobs[number] for number in numbers])
+        try:
+            made = client.create_jobs([jobs[number] for number in numbers])
+        except CliError as error:
+            if not of_job:
+                raise
+            so_far = [of_job.get(number) for number in range(len(jobs))]
+            caller.show({"results": so_far}, render.created(so_far))
+            raise interrupted(error, len(of_job), len(numbers), len(jobs), file) from error
         of_job.update(zip(numbers, made.document["results"], strict=True))
         if len(numbers) < len(jobs):
             caller.say(f"{len(of_job)} of {len(jobs)}")

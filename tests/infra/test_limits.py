@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from infra import app
 from infra.limits import ENVIRONMENT_BYTES, MAX_GROUPS
 from tests.infra.conftest import synthesize
 
@@ -49,3 +50,15 @@ def test_the_policy_of_the_watcher_holds_the_largest_number_of_groups(tmp_path: 
     size = sum(len(json.dumps(each)) + 2 * 140 for each in statements)
     assert len(statements) == MAX_GROUPS + 1  # and the rule that wakes a watcher
     assert size < 20_480
+
+
+def test_a_limit_is_a_message_of_a_synthesis_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def build(*_: object, **__: object) -> None:
+        synthesize(tmp_path, {"pools": workers(12), "quotas": _QUOTAS})
+
+    monkeypatch.setattr(app, "build_app", build)
+
+    with pytest.raises(SystemExit, match="the function watcher would have about"):
+        app.main()

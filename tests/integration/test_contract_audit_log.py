@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nextfire.adapters.s3.audit_log import S3AuditLog, key_of
-from nextfire.domain.chain import START, Batch, Link, chain
+from nextfire.domain.chain import START, Batch, BrokenChainError, Event, Link, chain
 from nextfire.domain.instants import isoformat
 from nextfire.domain.ports.events import AuditLog
 from tests.builders import NOON
@@ -97,3 +97,25 @@ def test_s3_lists_the_newest_batch_first(s3: S3Client, bucket: str) -> None:
     listed = s3.list_objects_v2(Bucket=bucket)["Contents"]
     assert [each["Key"] for each in listed] == [key_of(2), key_of(1)]
     assert key_of(1) == "chain/999999999998.json"
+
+
+_EVENT = batch(1, "a").events[0]
+
+
+@on_aws
+@pytest.mark.parametrize(
+    "event",
+    [
+        *({n: v for n, v in _EVENT.items() if n != name} for name in ("id", "recordedAt", "hash")),
+        {**_EVENT, "recordedAt": "yesterday"},
+        {**_EVENT, "number": "1"},
+    ],
+    ids=["id", "recordedAt", "hash", "not an instant", "not a number"],
+)
+def test_a_batch_to_which_nothing_can_be_appended_is_a_broken_chain(
+    s3: S3Client, bucket: str, event: Event
+) -> None:
+    S3AuditLog(s3, bucket=bucket).append(Batch(1, [event]))
+
+    with pytest.raises(BrokenChainError, match="an event has no id, instant, number or hash"):
+        S3AuditLog(s3, bucket=bucket).last()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -186,6 +188,34 @@ def test_steps_are_packed() -> None:
 def test_invalid_steps_do_not_decode(packed: object) -> None:
     with pytest.raises(UndecodableError):
         unpack(packed)
+
+
+_COLUMNS: dict[str, Any] = {
+    "format": 1,
+    "first": 0,
+    "at": [1],
+    "job": "j",
+    "scheduled": "1",
+    "uid": "u",
+    "state": "DEAD",
+    "dispatch": 1,
+    "fence": 1,
+    "pool": "p",
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(_COLUMNS | {"uid": 5}),
+        json.dumps(_COLUMNS | {"uid": ["u"]}),
+        json.dumps(_COLUMNS | {"at": [[1]]}),
+        "[" * 100_000,
+    ],
+)
+def test_other_json_does_not_decode_as_steps(text: str) -> None:
+    with pytest.raises(UndecodableError):
+        unpack(zlib.compress(text.encode()))
 
 
 # Scans

@@ -143,3 +143,13 @@ def test_what_does_not_decode_is_reported(
 
     with pytest.raises(UndecodableError):
         store.begin("acme", "k", "f", NOON)
+
+
+def test_what_does_not_decode_gets_no_answer(
+    store: RequestStore, spoil: Callable[[str, str], None]
+) -> None:
+    """The request has taken effect: its response is sent."""
+    spoil("acme", "k")
+
+    assert store.finish("acme", "k", NOON, "answer") == "answer"
+    assert store.refuse("acme", "k", NOON) is None

@@ -1,6 +1,7 @@
 """Where the client takes its endpoint and its credentials from."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -193,3 +194,20 @@ def test_a_timeout_is_above_zero(timeout: float) -> None:
 def test_names_that_are_imported_on_first_use_are_listed(module: ModuleType) -> None:
     assert {*module.__all__} <= {*dir(module)}
     assert "__name__" in dir(module)
+
+
+def test_a_user_without_a_home_has_no_files(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as any user id."""
+    del bare
+    for name in ("XDG_CONFIG_HOME", "HOME"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+
+    with pytest.raises(ClientError, match=r"home folder is not known.* Set HOME"):
+        Client(REMOTE, auth="keys")
+    with pytest.raises(ClientError, match="No endpoint"):
+        Client()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "example")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "example")
+    assert "execute-api" in url_and_authorization(endpoint=REMOTE, region="eu-west-1")[1]
+    assert url_and_authorization(endpoint=REMOTE, key=KEY)[1] == f"Bearer {KEY}"

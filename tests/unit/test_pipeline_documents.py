@@ -45,6 +45,27 @@ NOW = datetime(2026, 5, 24, 12, tzinfo=UTC)
             ),
         ),
         (
+            {"jobs": [], 1: 2},
+            (
+                "1: unknown field (got 2). A pipeline has the fields `pipeline`, "
+                "`deadlineSec` and `jobs`."
+            ),
+        ),
+        (
+            {"jobs": [{"jobId": "a", **MANUAL, "payload": NOW}]},
+            (
+                "a: not JSON: Object of type datetime is not JSON serializable. Use texts, "
+                "numbers, true, false, null, lists and objects."
+            ),
+        ),
+        (
+            {"jobs": [], "deadlineSec": {1, 2}},
+            (
+                "deadlineSec: not JSON: Object of type set is not JSON serializable. Use texts, "
+                "numbers, true, false, null, lists and objects."
+            ),
+        ),
+        (
             {"pipeline": "a b", "jobs": []},
             (
                 "pipeline: not the name of a pipeline (got 'a b'). Use 1 to 64 letters, digits, "
@@ -103,6 +124,11 @@ def test_an_invalid_document_names_the_field_and_the_remedy(
 
     assert error.value.problem == "pipeline.yaml is invalid."
     assert error.value.remedy == message
+
+
+def test_a_number_that_json_does_not_have_is_named_with_its_job() -> None:
+    with pytest.raises(PipelineError, match=r"a: not JSON: .* Use texts, numbers"):
+        read({"jobs": [{"jobId": "a", **MANUAL, "payload": float("nan")}]})
 
 
 def test_all_invalid_fields_are_named_at_once() -> None:

@@ -72,8 +72,9 @@ class EmbeddedInfo(LocalInfo):
         return [record.name for record in self.processes if not record.alive]
 
     def free_space(self) -> int:
-        """Free bytes of the disk with the data."""
-        return shutil.disk_usage(self.parts_file.parent).free
+        """Free bytes of the disk with the data, also if their folder was moved or removed."""
+        folders = self.parts_file.absolute().parents
+        return shutil.disk_usage(next(each for each in folders if each.is_dir())).free
 
     def few_open_files(self) -> Iterator[str]:
         """As `open_files.few_open_files`, of the running stack."""
@@ -155,7 +156,7 @@ class EmbeddedStack:
         """Stop all processes and keep the data. Does nothing if nothing runs.
 
         Raises:
-            LocalStackError: The folder belongs to another user, or contains links.
+            LocalStackError: As for `check_state`.
         """
         check_state(self._state)
         with interrupts_deferred():

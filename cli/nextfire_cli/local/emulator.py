@@ -46,12 +46,12 @@ class Emulator:
         """Keep the port that is part of addresses in the data; without data take a free one.
 
         Raises:
-            LocalStackError: Another process listens on the port.
+            LocalStackError: Another process listens on the port, or it is not known.
         """
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if self.data.exists() and self._port_file.exists():
-                port = int(self._port_file.read_text())
+                port = self._saved_port()
                 try:
                     probe.bind((_HOST, port))
                 except OSError:
@@ -62,6 +62,16 @@ class Emulator:
             else:
                 probe.bind((_HOST, 0))
                 self._port_file.write_text(str(probe.getsockname()[1]))
+
+    def _saved_port(self) -> int:
+        text = self._port_file.read_text(errors="replace")
+        port = int(text) if text.isdecimal() else 0
+        if not 0 < port < 2**16:
+            raise LocalStackError(
+                f"{self._port_file} does not hold the port that the stack's queue addresses "
+                "contain. Remove the local data: nextfire down"
+            )
+        return port
 
     def start(
         self, processes: Processes, settings: Mapping[str, str], *, cwd: Path, log: Path

@@ -116,7 +116,7 @@ class LocalStack:
         """Stop all processes and keep the data. Does nothing if nothing runs.
 
         Raises:
-            LocalStackError: The folder belongs to another user, or contains links.
+            LocalStackError: As for `check_state`.
         """
         check_state(self._state)
         with interrupts_deferred():

@@ -4,6 +4,7 @@ Errors:
     LocalStackError             the stack cannot be started; the message says what to do
 """
 
+import errno
 import fcntl
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +12,9 @@ from typing import IO
 
 from nextfire.client import ClientError, folder
 
-_WRITTEN = (
-    *("tmp", "logs", "ministack", "cdk.out", "aws", "lock", "port", "api-key"),
-    *(folder.FILE, "processes.json", "embedded"),
-)
-"""Files of a stack in its folder."""
+_FILES = ("lock", "port", "api-key", folder.FILE, "processes.json")
+_WRITTEN = (*_FILES, "tmp", "logs", "ministack", "cdk.out", "aws", "embedded")
+"""Files and folders of a stack in its folder."""
 _EMF = '"_aws":'  # of CloudWatch's embedded metric format
 _MOST_OF_A_LINE = 500
 Report = Callable[[str], None]
@@ -51,9 +50,10 @@ def locked(state: Path) -> IO[bytes]:
 
 def unwritable(what: object, error: OSError) -> LocalStackError:
     """*error*: why *what*, of the folder of a stack, cannot be written."""
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    remedy = "Free some space." if is_full else "Change into another folder, or repair this one."
     return LocalStackError(
-        f"Cannot write {what}, which has the data of the local stack: {error.strerror}. Change into"
-        " another folder, or repair this one."
+        f"Cannot write {what}, which has the data of the local stack: {error.strerror}. {remedy}"
     )
 
 
@@ -61,7 +61,8 @@ def check_state(state: Path) -> None:
     """Protect files of other users and targets of links from being written or deleted.
 
     Raises:
-        LocalStackError: The folder belongs to another user, or contains links.
+        LocalStackError: The folder belongs to another user, or contains links, or folders in the
+            place of files.
     """
     if not state.exists() and not state.is_symlink():
         return
@@ -74,6 +75,11 @@ def check_state(state: Path) -> None:
             raise LocalStackError(
                 f"{state / name} is a symbolic link, which `nextfire` never creates. "
                 "Remove it; its target stays unchanged."
+            )
+    for name in _FILES:
+        if (state / name).is_dir():
+            raise LocalStackError(
+                f"{state / name} is a folder, which `nextfire` creates as a file. Remove it."
             )
 
 

@@ -102,8 +102,8 @@ def _variables(job: Document) -> str:
 
 
 def _payload(job: Document) -> str | None:
-    payload = job.get("payload")
-    return json.dumps(payload, ensure_ascii=False) if payload else None
+    payload = job.get("payload", {})
+    return None if payload == {} else json.dumps(payload, ensure_ascii=False)
 
 
 def _attempts(job: Document) -> str | None:

@@ -56,8 +56,8 @@ def _more(job: Document) -> tuple[str, ...]:
     )
 
 
-def created(results: Sequence[Document]) -> RenderableType:
-    """The result of each job of a batch."""
+def created(results: Sequence[Document | None]) -> RenderableType:
+    """The result of each job of a batch; those without a result are omitted."""
     return table(
         ("#", "STATUS", "JOB"),
         (
@@ -67,6 +67,7 @@ def created(results: Sequence[Document]) -> RenderableType:
                 result["job"]["jobId"] if "job" in result else _problem(result),
             )
             for number, result in enumerate(results)
+            if result is not None
         ),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import time
@@ -104,9 +105,17 @@ class ScriptServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), handler)
 
     def start(self, name: str) -> str:
-        """Serve in a thread with this *name*. Returns the URL, without a path."""
+        """Serve in a thread with this *name*. Returns the URL, without a path.
+
+        Raises:
+            OSError: The process is out of threads. The server is closed.
+        """
         thread = threading.Thread(target=self.serve_forever, args=(_POLL,), name=name, daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self.server_close()  # not `stop`, which waits for the thread
+            raise OSError(errno.EAGAIN, f"cannot start a thread: {error}") from error
         return f"http://127.0.0.1:{self.server_port}"
 
     def stop(self) -> None:

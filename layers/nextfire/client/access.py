@@ -39,6 +39,10 @@ ENDPOINT, API_KEY, TOKEN, AUTH = (
 )
 
 
+class NoHomeError(ClientError):
+    """The user has no account and no HOME, as in a container that runs as any user id."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalEndpoint:
     """The endpoint of a local stack, the file with its API key, and its own AWS credentials, which
@@ -97,7 +101,11 @@ def current_context() -> Context | None:
     Raises:
         ClientError: The contexts cannot be used.
     """
-    return read_contexts(contexts_file()).selected()
+    try:
+        file = contexts_file()
+    except NoHomeError:
+        return None
+    return read_contexts(file).selected()
 
 
 def is_local(endpoint: str) -> bool:
@@ -258,7 +266,10 @@ def find_key(endpoint: str, local_key: Path | None, own: str | None) -> str | No
         return checked_key(own, str(contexts_file()))
     if local_key is not None:
         return stack_key(local_key)
-    file = key_file(endpoint)
+    try:
+        file = key_file(endpoint)
+    except NoHomeError:
+        return None
     try:
         mode = file.stat().st_mode
         if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -273,17 +284,32 @@ def find_key(endpoint: str, local_key: Path | None, own: str | None) -> str | No
 
 
 def key_file(endpoint: str) -> Path:
-    """Return the file of the user's API key for *endpoint*. Only the user may read it."""
+    """Return the file of the user's API key for *endpoint*. Only the user may read it.
+
+    Raises:
+        NoHomeError: The user has no home folder.
+        ClientError: *endpoint* is not a URL.
+    """
     return _home() / "keys" / (_host(endpoint) or "none")
 
 
 def contexts_file() -> Path:
-    """Return the file of the user's contexts. Only the user may read it."""
+    """Return the file of the user's contexts. Only the user may read it.
+
+    Raises:
+        NoHomeError: The user has no home folder.
+    """
     return _home() / "contexts.json"
 
 
 def _home() -> Path:
-    home = from_environment("XDG_CONFIG_HOME") or Path.home() / ".config"
+    try:
+        home = from_environment("XDG_CONFIG_HOME") or Path.home() / ".config"
+    except RuntimeError as error:
+        raise NoHomeError(
+            "Your home folder is not known, so neither are your keys and contexts.",
+            f"Set HOME; or put the endpoint into {ENDPOINT} and a key into {API_KEY}.",
+        ) from error
     return Path(home) / "nextfire"
 
 

@@ -96,12 +96,12 @@ def read_contexts(file: Path) -> Contexts:
             )
         document = json.loads(file.read_text(encoding="utf-8"))
         contexts = {str(name): _read(each) for name, each in document["contexts"].items()}
-        return Contexts(contexts, document.get("current"))
+        return Contexts(contexts, _text(document, "current"))
     except FileNotFoundError:
         return Contexts()
     except OSError as error:
         raise ClientError(f"{file} cannot be read: {error}.") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ClientError(
             f"{file} does not contain contexts.",
             "Remove it and log in again: nextfire login URL",
@@ -149,9 +149,13 @@ def _write(file: Path, contexts: Contexts) -> None:
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as opened:
-        json.dump(document, opened, indent=2)
-    fresh.replace(file)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as opened:
+            json.dump(document, opened, indent=2)
+        fresh.replace(file)
+    except BaseException:
+        fresh.unlink(missing_ok=True)  # it has keys
+        raise
 
 
 def _document(context: Context) -> dict[str, Any]:
@@ -160,5 +164,13 @@ def _document(context: Context) -> dict[str, Any]:
 
 def _read(document: dict[str, Any]) -> Context:
     auth = document.get("auth")
-    known = {name: document.get(name) for name in ("key", "profile", "region")}
+    known = {name: _text(document, name) for name in ("key", "profile", "region")}
     return Context(str(document["endpoint"]), auth=Auth(auth) if auth else None, **known)
+
+
+def _text(document: dict[str, Any], name: str) -> str | None:
+    """The text *name* of *document*; None if it is absent. Raises TypeError for another value."""
+    found = document.get(name)
+    if found is not None and not isinstance(found, str):
+        raise TypeError(f"{name} is not a text")
+    return found

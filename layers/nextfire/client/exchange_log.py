@@ -67,12 +67,13 @@ def _body(headers: Mapping[str, str], content: bytes) -> Iterator[str]:
         return
     try:
         document = json.loads(content) if "json" in headers.get("Content-Type", "") else None
-    except (ValueError, RecursionError):
-        document = None
-    if document is None:
-        yield f"({len(content)} bytes that are not JSON)"
+        shown = None if document is None else json.dumps(_hidden(document), ensure_ascii=False)
+    except ValueError:
+        shown = None
+    except RecursionError:
+        yield f"({len(content)} bytes that are not shown)"
         return
-    yield json.dumps(_hidden(document), ensure_ascii=False)
+    yield f"({len(content)} bytes that are not JSON)" if shown is None else shown
 
 
 def _hidden(value: Any) -> Any:  # noqa: ANN401 — any JSON

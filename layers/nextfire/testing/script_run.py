@@ -108,6 +108,7 @@ class ScriptRun:
 
         Raises:
             ValueError: It was not stored; the message says why.
+            TypeError: It cannot be encoded as JSON.
         """
         until = self.now + MINUTE
         while True:

@@ -43,6 +43,18 @@ def test_certificates_of_the_given_authority_are_trusted(authority: Authority) -
         assert "certificate" in failed.text
 
 
+def test_comments_between_certificates_may_have_any_characters(authority: Authority) -> None:
+    """As in bundles of distributions, which name the holder of each certificate."""
+    tls = TlsSettings(ca=f"# Autorité de certification é\n{authority.bundle.read_text()}")
+    with server(answering(OK), authority.server_context("127.0.0.1")) as place:
+        assert send(place, scheme="https", tls=tls).status == 200
+
+
+def test_a_bundle_without_ascii_is_a_problem_of_tls() -> None:
+    with server(answering(OK)) as place:
+        assert failure(place, scheme="https", tls=TlsSettings(ca="é")).problem is Failure.TLS
+
+
 @pytest.mark.parametrize(
     ("host", "valid_for"),
     [("localhost", timedelta(days=1)), ("127.0.0.1", timedelta(days=-1))],

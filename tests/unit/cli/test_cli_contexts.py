@@ -15,6 +15,7 @@ from nextfire.client.access import find_key
 from nextfire.client.contexts import Context, change_contexts, read_contexts
 from nextfire.domain.key_text import secret_of, write_key
 from nextfire_cli.main import app
+from tests.file_limit import files_at_most
 from tests.local_stack import KEY as STACK_KEY
 from tests.local_stack import pretend_stack
 
@@ -174,7 +175,15 @@ def test_an_unknown_context_is_answered_with_the_known_ones(call: Call) -> None:
     assert both.exit_code == 2
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"contexts": {"a": 1}}', '{"contexts": {"a": {}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", "[" * 100_000, '{"contexts": {"a": 1}}', '{"contexts": {"a": {}}}'),
+        '{"contexts": {"a": {"endpoint": "https://x.example"}}, "current": ["a"]}',
+        '{"contexts": {"a": {"endpoint": "https://x.example", "key": 5}}, "current": "a"}',
+        '{"contexts": {"a": {"endpoint": "https://x.example", "region": {}}}, "current": "a"}',
+    ],
+)
 def test_a_damaged_file_is_named(call: Call, file: Path, text: str) -> None:
     file.parent.mkdir(parents=True)
     file.touch(mode=0o600)
@@ -256,3 +265,14 @@ def test_contexts_that_two_processes_save_at_the_same_time_are_all_kept(file: Pa
 
     assert len(read_contexts(file).by_name) == 40
     assert [*file.parent.iterdir()] == [file]
+
+
+def test_contexts_that_cannot_be_saved_leave_no_copy_of_their_keys(file: Path) -> None:
+    """As on a full disk."""
+    change_contexts(file, lambda found: found.having("prod", Context(PROD, KEY)))
+
+    with files_at_most(0), pytest.raises(ClientError, match="cannot be written"):
+        change_contexts(file, lambda found: found.having("stage", Context(STAGE, OTHER)))
+
+    assert [*file.parent.iterdir()] == [file]
+    assert read_contexts(file).current == "prod"

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
+from nextfire import Client
 from nextfire.domain.key_text import secret_of, write_key
 from nextfire_cli.main import app
 
@@ -116,3 +117,15 @@ def test_text_of_the_api_does_not_control_the_terminal() -> None:
     )
 
     assert "\x9b" not in result.stderr
+
+
+def test_an_answer_that_is_nested_deeply_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    """As of another API: it must not end the call."""
+    text = '{"a":' * 900 + "1" + "}" * 900
+    answer = httpx2.Response(200, content=text, headers={"Content-Type": "application/json"})
+    transport = httpx2.MockTransport(lambda _: answer)
+
+    with caplog.at_level(logging.DEBUG, "nextfire.client"):
+        Client("https://api.example.com", auth=httpx2.Auth(), transport=transport).get_health()
+
+    assert f"({len(text)} bytes that are not shown)" in caplog.text

@@ -15,6 +15,7 @@ from nextfire.adapters.files.stack_folder import DATA, DATABASE
 from nextfire.client.folder import FOLDER
 from nextfire.domain.activity import short_of_space
 from nextfire_cli import doctor, session
+from nextfire_cli.local.embedded import EmbeddedInfo
 from nextfire_cli.local.open_files import few_open_files
 from tests.unit.cli import answers
 from tests.unit.cli.answers import problem
@@ -256,3 +257,25 @@ def test_too_few_open_files(limit: int, *, warns: bool) -> None:
     for finding in found:
         assert "may open 1,024 files" in finding.found
         assert "LimitNOFILE=65536" in finding.remedy
+
+
+def test_the_space_of_a_stack_whose_data_were_moved_is_that_of_its_disk(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    del api
+    data = tmp_path / ".nextfire" / "embedded"
+    stack = EmbeddedInfo(
+        endpoint="http://127.0.0.1:1",
+        account_id="local",
+        key_file=data / "api-key",
+        parts_file=data / "parts.json",
+        pools={},
+        processes=[],
+    )
+    monkeypatch.setattr(session.Session, "stack", lambda _: stack)
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 1
+    found = {each["check"]: each for each in json.loads(result.stdout)["checks"]}
+    assert "api-key cannot be read" in found["credentials"]["found"]

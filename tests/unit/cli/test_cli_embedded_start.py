@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ from nextfire.adapters.sqlite import schema
 from nextfire.adapters.sqlite.database import Database
 from nextfire_cli.local.embedded import EmbeddedStack
 from nextfire_cli.local.processes import Processes
-from nextfire_cli.local.state import LocalStackError
+from nextfire_cli.local.state import LocalStackError, unwritable
 from tests.file_limit import files_at_most
 
 
@@ -68,3 +69,24 @@ def test_a_disk_that_becomes_full_during_a_migration_is_an_error(
 
     with files_at_most(60_000), pytest.raises(LocalStackError, match="Check the disk"):
         EmbeddedStack(tmp_path / "state").start(lambda _line: None)
+
+
+@pytest.mark.parametrize("name", ["stack.json", "processes.json"])
+def test_a_folder_in_the_place_of_a_file_is_an_error_of_up_and_down(
+    tmp_path: Path, name: str
+) -> None:
+    state = tmp_path / "state"
+    (state / name).mkdir(parents=True)
+    stack = EmbeddedStack(state)
+
+    for act in (lambda: stack.start(lambda _line: None), stack.stop, stack.remove):
+        with pytest.raises(LocalStackError, match=rf"{name} is a folder, .* Remove it"):
+            act()
+
+
+def test_the_remedy_for_a_full_disk_is_space() -> None:
+    full = unwritable("x", OSError(errno.ENOSPC, "No space left on device"))
+    other = unwritable("x", OSError(errno.EACCES, "Permission denied"))
+
+    assert str(full).endswith("No space left on device. Free some space.")
+    assert str(other).endswith("Permission denied. Change into another folder, or repair this one.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nextfire_cli.local import health
+from nextfire_cli.local.emulator import Emulator
 from nextfire_cli.local.state import LocalStackError
 
 
@@ -21,3 +22,14 @@ def test_an_emulator_that_has_ended_is_an_error(
 
         with pytest.raises(LocalStackError, match=r"See .*emulator\.log"):
             health.await_health(endpoint, log=tmp_path / "emulator.log")
+
+
+@pytest.mark.parametrize("text", ["", "x", "99999"])
+def test_a_damaged_file_with_the_port_of_the_emulator_is_named(tmp_path: Path, text: str) -> None:
+    """The machine may have died while it was written."""
+    emulator = Emulator(tmp_path)
+    emulator.data.mkdir()
+    (tmp_path / "port").write_text(text)
+
+    with pytest.raises(LocalStackError, match=r"port does not hold .* nextfire down"):
+        emulator.choose_port()

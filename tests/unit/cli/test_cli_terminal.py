@@ -98,3 +98,13 @@ def test_a_narrow_terminal_loses_no_column() -> None:
         header = narrow.splitlines()[0].split()
         assert header[:6] == ["JOB", "NAME", "STATE", "SCHEDULE", "TARGET", "NEXT"]
         assert str(named["jobId"]) in narrow
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"), [(0, "0"), (False, "false"), ("", '""'), ([], "[]"), (None, "null")]
+)
+def test_a_payload_is_shown_unless_it_is_the_default(payload: object, text: str) -> None:
+    lines = shown(render.job(JOB | {"payload": payload})).splitlines()
+
+    assert [line.split()[1:] for line in lines if line.startswith("Payload")] == [[text]]
+    assert "Payload" not in shown(render.job(JOB | {"payload": {}}))

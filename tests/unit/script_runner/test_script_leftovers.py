@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.scripts import folders, process_table, removal
+from nextfire.adapters.scripts import folders, process_table, removal, script_users
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.adapters.scripts.script_users import ScriptUsers
 from nextfire.domain.ports.scripts import Directive
@@ -149,6 +150,16 @@ def test_user_that_cannot_be_looked_at_is_not_lost(monkeypatch: pytest.MonkeyPat
     user = users.take()
     users.give_back(user, alone=False)
     assert user.number == BASE_UID + 2000
+
+
+@only_root
+def test_a_machine_without_a_free_user_lacks_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with eight workers of 64 slots on one machine."""
+    monkeypatch.setattr(script_users, "RESERVED_UIDS", 0)
+    users = ScriptUsers(BASE_UID + 2000)
+    with pytest.raises(OSError, match="no user from") as raised:
+        users.take()
+    assert raised.value.errno == errno.EAGAIN
 
 
 def test_nothing_stays_open(run: Runner) -> None:

@@ -33,7 +33,10 @@ OVERVIEW_TABLE: tuple[Field[Any], ...] = (
 HEAD = "head"
 _FORMAT = 1
 _MAX_BYTES = 16 * 1024 * 1024
-_INVALID = (LookupError, TypeError, ValueError, zlib.error)
+_INVALID = (
+    *(LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError),
+    zlib.error,
+)
 _HEAD = ("parts", "since_ms", "next_ms", "begins_ms", "seen_ms", "folded_ms")
 
 

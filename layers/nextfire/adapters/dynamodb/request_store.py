@@ -15,6 +15,7 @@ from nextfire.adapters.dynamodb.request_items import (
     seconds,
 )
 from nextfire.domain.change import CHANGED_BY
+from nextfire.domain.errors import UndecodableError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.ports.requests import KeptRequest
 
@@ -67,7 +68,7 @@ class DynamoDbRequestStore:
         self, what: str, key: Item, began_at: datetime, name: str, value: object
     ) -> str | None:
         """Set the attribute *name* of the request that began at *began_at*, unless it has an
-        answer: then returns that.
+        answer: then returns that. None also if the stored item does not decode.
         """
         with conditional(what) as write:
             self._client.update_item(
@@ -79,8 +80,11 @@ class DynamoDbRequestStore:
                 ExpressionAttributeValues=to_item({":value": value, ":at": isoformat(began_at)}),
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
-        kept = decode_request(write.found) if write.found else None
-        return kept.answer if kept is not None and kept.at == began_at else None
+        try:
+            kept = decode_request(write.found)
+        except UndecodableError:  # or not found
+            return None
+        return kept.answer if kept.at == began_at else None
 
 
 def _id(tenant: str, key: str) -> Item:

@@ -111,7 +111,9 @@ class S3AuditLog:
         """Read batch *number*, which must exist. Raises the same errors as `last`."""
         with translated("read audit events"):
             answer = self._client.get_object(Bucket=self._bucket, Key=key_of(number))
-            return decode_batch(number, answer["Body"].read())
+            batch = decode_batch(number, answer["Body"].read())
+        _check_appendable(batch)
+        return batch
 
     def _remember(self, batch: Batch) -> None:
         if batch.number not in self._cached:
@@ -164,3 +166,21 @@ def decode_batch(number: int, body: bytes) -> Batch:
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise BrokenChainError(place, "the object does not decode") from error
     return Batch(number, events)
+
+
+def _check_appendable(batch: Batch) -> None:
+    """Check that *batch* has what a writer needs to append to it.
+
+    Raises:
+        BrokenChainError: It does not.
+    """
+    try:
+        parse_instant(batch.recorded_at)
+        texts = [batch.end.hash, *(event["id"] for event in batch.events)]
+        is_complete = all(isinstance(each, str) for each in texts)
+        is_complete = is_complete and isinstance(batch.end.number, int)
+    except (KeyError, ValueError):
+        is_complete = False
+    if not is_complete:
+        place = f"batch {batch.number} (object {key_of(batch.number)})"
+        raise BrokenChainError(place, "an event has no id, instant, number or hash")

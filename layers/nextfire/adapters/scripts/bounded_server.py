@@ -8,6 +8,7 @@ time: each run is guaranteed a minimum, and no run can starve the others.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import resource
 import socket
@@ -127,7 +128,7 @@ class BoundedServer:
             try:
                 thread.start()
             except RuntimeError as error:
-                raise OSError(f"cannot start a thread: {error}") from error
+                raise OSError(errno.EAGAIN, f"cannot start a thread: {error}") from error
             self._starting.wait()
             if self._problem is not None:
                 raise self._problem

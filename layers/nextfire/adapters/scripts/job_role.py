@@ -229,8 +229,12 @@ class StsJobRole:
     def _address(self) -> str:
         with self._lock:
             if self._server is None:
-                self._server = _Server(self)
-                self._url = self._server.start("job-role")
+                try:
+                    server = _Server(self)
+                    self._url = server.start("job-role")
+                except OSError as error:  # out of file descriptors or threads
+                    raise UnavailableError(f"The job role cannot be lent: {error}.") from error
+                self._server = server
             return self._url
 
 

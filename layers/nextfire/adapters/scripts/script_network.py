@@ -7,6 +7,7 @@ but holds the sockets that listen inside: the proxy, and the relay to the job ro
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -74,7 +75,11 @@ def _own_network(egress: Egress, environment: Mapping[str, str]) -> Iterator[Net
         notices.append(f"nextfire: {host}:{port} refused by the pool's egress: {reason}\n")
 
     with ThreadPoolExecutor(1) as thread:  # the thread stays in the new namespace until it ends
-        namespace, listeners = thread.submit(_make, ports).result()
+        try:
+            making = thread.submit(_make, ports)
+        except RuntimeError as error:
+            raise OSError(errno.EAGAIN, f"cannot start a thread: {error}") from error
+        namespace, listeners = making.result()
     with ExitStack() as stack:
         stack.callback(os.close, namespace)
         for listener in listeners:

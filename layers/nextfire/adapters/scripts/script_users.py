@@ -6,6 +6,7 @@ lock file, and the executor that uses the user holds its lock.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -68,7 +69,7 @@ class ScriptUsers:
         """Allocate a user that no other run uses and that has no processes.
 
         Raises:
-            OSError: All users are in use.
+            OSError: All users are in use (EAGAIN), or their files cannot be used.
         """
         with suppress(Empty):
             return self._free.get_nowait()
@@ -81,7 +82,8 @@ class ScriptUsers:
                 if not _known(number) and not _known(number + 1) and not _busy(number):
                     unless_taken.pop_all()
                     return ScriptUser(number, lock)
-        raise OSError(f"no user from {self._first} to {self._first + RESERVED_UIDS - 1} is free")
+        last = self._first + RESERVED_UIDS - 1
+        raise OSError(errno.EAGAIN, f"no user from {self._first} to {last} is free")
 
     def give_back(self, user: ScriptUser, *, alone: bool) -> None:
         """Return *user*. *alone*: whether it is certain that it has no processes left; otherwise

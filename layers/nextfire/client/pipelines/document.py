@@ -40,6 +40,8 @@ OWNER = "nextfire.pipeline"
 _MEMBERS = {"pipeline", "deadlineSec", "jobs"}
 _IGNORED = "x-"
 """Members with this prefix hold what YAML anchors name, as in Docker Compose."""
+_NOT_JSON = (TypeError, ValueError, RecursionError)
+"""What `json.dumps` raises, after a `ValidationError` was caught."""
 _NAME = "Use 1 to 64 letters, digits, hyphens and underscores. For example `etl`."
 
 
@@ -137,11 +139,11 @@ def _pipeline(document: object, source: str, faults: list[Fault]) -> Pipeline:
             remedy += " For one job without a pipeline: nextfire jobs create -f FILE"
         faults.append(Fault("jobs", "absent", "a pipeline has a list of jobs", remedy))
         return Pipeline(None, {}, source)
-    for member in sorted(map(str, document.keys() - _MEMBERS)):
-        if member.startswith(_IGNORED):
+    for member in sorted(document.keys() - _MEMBERS, key=str):  # YAML has other keys than texts
+        if str(member).startswith(_IGNORED):
             continue
         remedy = "A pipeline has the fields `pipeline`, `deadlineSec` and `jobs`."
-        faults.append(Fault(member, shorten(document[member]), "unknown field", remedy))
+        faults.append(Fault(str(member), shorten(document[member]), "unknown field", remedy))
     name = document.get("pipeline")
     if name is not None and not (isinstance(name, str) and JOB_ID.fullmatch(name)):
         faults.append(Fault("pipeline", shorten(name), "not the name of a pipeline", _NAME))
@@ -163,7 +165,15 @@ def _deadline(seconds: object, faults: list[Fault]) -> object:
     except ValidationError as error:
         faults += _faults(error)
         return None
+    except _NOT_JSON as error:
+        faults.append(_not_json("deadlineSec", error))
+        return None
     return seconds
+
+
+def _not_json(field: str, error: Exception) -> Fault:
+    remedy = "Use texts, numbers, true, false, null, lists and objects."
+    return Fault(field, None, f"not JSON: {error}", remedy)
 
 
 def _faults(error: ValidationError, job_id: str = "") -> list[Fault]:
@@ -212,13 +222,16 @@ def parse_job(job_id: str, body: Mapping[str, Any], owner: str | None) -> JobDef
         request = _parsed(JobRequest, body)
     except ValidationError as error:
         raise PipelineError(f"Job {job_id} is invalid.", _faults(error, job_id)) from error
+    except _NOT_JSON as error:
+        raise PipelineError(f"Job {job_id} is invalid.", [_not_json(job_id, error)]) from error
     values = {name: getattr(request, name) for name in JobDefinition.model_fields}
     return JobDefinition.model_construct(None, **values)
 
 
 def _parsed(model: type[Any], document: Mapping[str, Any]) -> Any:  # noqa: ANN401 — a model
     # As the API does: JSON types only, and no names of Python.
-    return model.model_validate_json(json.dumps(document), by_alias=True, by_name=False)
+    text = json.dumps(document, allow_nan=False)
+    return model.model_validate_json(text, by_alias=True, by_name=False)
 
 
 _FIELDS = frozenset(field.alias or name for name, field in JobDefinition.model_fields.items())

@@ -85,4 +85,6 @@ class JobRole(Protocol):
 
         Raises:
             InvalidInputError: The executor may not assume the role.
+            UnavailableError: Valid credentials are not available now, or this executor lacks
+                threads or open files.
         """

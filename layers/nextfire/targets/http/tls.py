@@ -56,5 +56,6 @@ def _new_context(ca: str | None) -> ssl.SSLContext:
     if ca is None:
         context.load_default_certs()
     else:
-        context.load_verify_locations(cadata=ca)
+        # Comments of bundles name the holders of certificates; ssl takes ASCII only.
+        context.load_verify_locations(cadata=ca.encode("ascii", "ignore").decode("ascii"))
     return context
