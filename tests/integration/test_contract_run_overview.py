@@ -158,6 +158,13 @@ def test_a_span_begins_with_its_first_instant(held: Held, runs: list[Run]) -> No
     assert span == [run.key for run in runs if 4 <= int(run.key.job.job_id[4:]) < 7]
 
 
+def test_the_ends_of_a_span_are_rounded_down_to_milliseconds(held: Held, runs: list[Run]) -> None:
+    """As the instants of runs are."""
+    span = listed(held, first=at("12:00:02.000900"), before=at("12:00:03.500900"))
+
+    assert span == [run.key for run in runs if 4 <= int(run.key.job.job_id[4:]) < 7]
+
+
 def test_a_listing_is_of_one_pool(held: Held, runs: list[Run]) -> None:
     held.write(a_run(50, RunState.SUCCEEDED, 3, pool="batch"))
     assert runs

@@ -35,6 +35,7 @@ from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.ports import WatcherPorts
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.executor_ports import ExecutorPorts
+from nextfire.usecases.hold_lease import HoldLease
 from nextfire.wiring.executor import build_executor
 from nextfire.wiring.watcher import WatcherConfig, build_watcher
 
@@ -125,9 +126,13 @@ class Processes:
         self.faults.calls.clear()
 
     def idle(self) -> None:
-        """Do what watchers do while nothing is due."""
+        """Do what watchers do while nothing is due: one takes the lease, and falls asleep."""
         if not self.down:
-            self._pass_empty_buckets(self._kernel.clock.now())
+            now = self._kernel.clock.now()
+            lease = HoldLease(self.stores.control, group=0, holder="watcher")
+            lease.step(now)
+            lease.release()
+            self._pass_empty_buckets(now)
 
     def restart(self) -> None:
         """End an outage."""

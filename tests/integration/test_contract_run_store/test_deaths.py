@@ -64,6 +64,14 @@ def test_the_dead_of_a_tenant_are_listed_the_latest_death_first(dead: Dead) -> N
     assert listed(50) == [died["12:05"], died["12:00"]]
 
 
+def test_the_ends_of_a_span_of_the_dead_are_rounded_down_to_milliseconds(dead: Dead) -> None:
+    died = dead.die(run_key(), when=NOON)
+    end = at("12:00:00.000900")
+
+    page = dead.store.list_dead("acme", first=end, last=end, cursor=None, limit=9)
+    assert [*page.items] == [died]
+
+
 def test_a_cursor_from_before_the_span_moved_leads_into_it_of_the_dead(dead: Dead) -> None:
     for time in ("11:00", "12:00", "13:00"):
         dead.die(run_key(at(time)), when=at(time))

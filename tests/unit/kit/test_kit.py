@@ -132,6 +132,23 @@ def test_the_id_of_a_deleted_job_is_free_after_hours_without_a_run(
     stack.put("h", job)
 
 
+def test_its_watcher_is_asleep_while_nothing_is_due_and_stopped_in_an_outage(stack: Stack) -> None:
+    stack.put("nightly", NIGHTLY)
+
+    for hours in (1, 5, 24):  # before the first run, after it, a day of one run
+        stack.advance(hours=hours)
+        assert watcher_states(stack) == ["ASLEEP"]
+    with stack.outage():
+        stack.advance(hours=1)
+        assert watcher_states(stack) == ["STOPPED"]
+    stack.advance()
+    assert watcher_states(stack) == ["ASLEEP"]
+
+
+def watcher_states(stack: Stack) -> list[str]:
+    return [each.state.value for each in stack.client.get_overview().watchers]
+
+
 def test_jobs_are_checked_as_by_the_api(stack: Stack) -> None:
     with pytest.raises(Invalid, match=r"61 is not in 0 to 59 \(got '61 \* \* \* \*'\)"):
         stack.put("bad", NIGHTLY | {"schedule": "61 * * * *"})

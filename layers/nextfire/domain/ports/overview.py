@@ -72,7 +72,8 @@ class RunOverview(Protocol):
 
     def counts(self, tenant: str, first: datetime) -> tuple[Counts, Freshness]:
         """Return the number of *tenant*'s open runs, and of those that ended since the minute of
-        *first*, by minute; with very many runs, since a later minute, which the counts name.
+        *first*, by minute; with very many runs, since a later minute, which the counts name. A run
+        that was redriven may also count where it ended before.
         """
 
 

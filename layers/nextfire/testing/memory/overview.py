@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 
-from nextfire.domain.instants import floor_minute, from_ms, to_ms
+from nextfire.domain.instants import cut, floor_minute, from_ms, to_ms
 from nextfire.domain.overview import (
     MAX_STEPS,
     OPEN,
@@ -107,7 +107,7 @@ class MemoryRunOverview:
             for run in self._runs.all.values()
             if run.key.job.tenant == tenant
             and run.state in wanted.states
-            and wanted.first <= step_at(run) < wanted.before
+            and cut(wanted.first) <= step_at(run) < cut(wanted.before)
             and wanted.pool in {None, run.pool}
         }
         places, more = page_of(found, cursor, limit, newest_first=True)

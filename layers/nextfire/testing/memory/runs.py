@@ -13,7 +13,7 @@ from operator import attrgetter
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, first_run_id
-from nextfire.domain.instants import to_ms
+from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.job import Job
 from nextfire.domain.ports.pages import Page, Unreadable
 from nextfire.domain.ports.runs import Written
@@ -150,7 +150,7 @@ class MemoryRunStore(TransactionalRuns):
                 if run.state is RunState.DEAD
                 and key.job.tenant == tenant
                 and run.finished_at is not None
-                and first <= run.finished_at <= last
+                and cut(first) <= run.finished_at <= cut(last)
             }
         broken = {place for place, run in dead.items() if run.key in self._broken}
         page = listed(dead, cursor, limit, broken=broken, problem=_PROBLEM, newest_first=True)
