@@ -74,8 +74,10 @@ def _encode_replaced(past: Replaced) -> dict[str, Any]:
         "counted_from": past.counted_from and isoformat(past.counted_from),
         "resumed_at": past.resumed_at and isoformat(past.resumed_at),
         "paused": past.paused,
-        "when": with_unknown(
-            past.when.model_dump(mode="json", by_alias=True, exclude_none=True), past.when
+        "when": _smaller(
+            with_unknown(
+                past.when.model_dump(mode="json", by_alias=True, exclude_none=True), past.when
+            )
         ),
     }
 
@@ -132,8 +134,13 @@ def _instants(content: Sequence[Mapping[str, str]]) -> tuple[datetime, ...]:
 def _definition_text(job: Job) -> str:
     # Jobs without parents have the defaults: their items stay as small as before.
     left_out = {"payload"} if job.definition.after else {"payload", *EDGE_FIELDS}
-    document = with_unknown(job.definition.document(), job.definition)
+    document = _smaller(with_unknown(job.definition.document(), job.definition))
     return compact_json({name: value for name, value in document.items() if name not in left_out})
+
+
+def _smaller(document: dict[str, Any]) -> dict[str, Any]:
+    """*document*, of a job or schedule, without a list that most jobs do not have."""
+    return {name: value for name, value in document.items() if name != "exceptDates" or value}
 
 
 def _payload_text(job: Job) -> str | None:
